@@ -40,7 +40,6 @@ else:
 
 
 def main() -> None:
-    """Ride all of them, or those that are named."""
     failed = False
     for name in sys.argv[1:] or ENVIRONMENTS:
         model = (

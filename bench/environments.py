@@ -11,7 +11,7 @@ from functools import partial
 
 import gymnasium as gym
 import torch
-from harness import Turn, race, repeats
+from harness import Turn, race
 
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -23,7 +23,6 @@ LOOP, TWO, VECTOR = "one environment in a loop", "ours, 2 workers", "AsyncVector
 
 
 def loop() -> Turn:
-    """One environment."""
     env = PLAIN()
     env.reset(seed=0)
 
@@ -38,7 +37,6 @@ def loop() -> Turn:
 
 
 def ours(workers: int) -> Turn:
-    """The environments of one run."""
     env = GoalEnvironments(SPEC, [0], ENVS, workers=workers)
     generator = torch.Generator().manual_seed(0)
 
@@ -51,7 +49,6 @@ def ours(workers: int) -> Turn:
 
 
 def theirs() -> Turn:
-    """Each in a process of its own."""
     made = gym.vector.AsyncVectorEnv(
         [PLAIN] * ENVS, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP, context="fork"
     )
@@ -76,4 +73,4 @@ CONTENDERS = {
 if __name__ == "__main__":
     title = f"environments, steps per second of {ENVS} of {SPEC.id}"
     ratios = [(TWO, LOOP, 1.8), (TWO, VECTOR, 0.95)]
-    race(title, CONTENDERS, ratios, repeats(__doc__, 5), wall=True)
+    race(title, CONTENDERS, ratios, wall=True)

@@ -5,7 +5,6 @@ processor's time, so that waiting for the machine does not count, or by the wall
 whose package is not installed is left out, and a line says so.
 """
 
-import argparse
 import multiprocessing
 import os
 import platform
@@ -35,8 +34,7 @@ def race(
     title: str,
     contenders: Mapping[str, Callable[[], Turn]],
     ratios: Sequence[tuple[str, str, float | None]],
-    repeats: int,
-    *,
+    repeats: int = 5,
     wall: bool = False,
 ) -> None:
     """Let them take turns; print a table and the ratios.
@@ -76,7 +74,6 @@ def race(
 
 
 def _contend(line: Connection, make: Callable[[], Turn], wall: bool) -> None:
-    """A contender's process."""
     if not wall:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     prepare_process("cpu")
@@ -94,13 +91,5 @@ def _contend(line: Connection, make: Callable[[], Turn], wall: bool) -> None:
 
 
 def print_machine() -> None:
-    """Print what was measured on."""
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     print({**machine(torch.device("cpu")), **versions})
-
-
-def repeats(description: str | None, default: int) -> int:
-    """The one option of most benchmarks."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--repeats", type=int, default=default)
-    return int(parser.parse_args().repeats)

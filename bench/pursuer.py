@@ -7,10 +7,11 @@ out of reach for anybody. Of prey that rests this pursuer catches all that can b
 that moves it is a yardstick, no limit.
 """
 
+import pandas as pd
 import torch
 
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
+from hindsight.specs.environments.predator_prey import PREYS, SPAWNS, PredatorPreySpec
 
 SIZES = (10, 20, 30, 40, 50)
 
@@ -31,15 +32,13 @@ def caught(spec: PredatorPreySpec, seed: int = 0, episodes: int = 2000) -> float
 
 
 def main() -> None:
-    print("spawn  prey              " + "".join(f"G = {size:<5}" for size in SIZES))
-    everywhere = []
-    for start in ("random", "apart"):
+    shares = pd.DataFrame(index=[f"G = {size}" for size in SIZES])
+    for start in SPAWNS:
         for prey in PREYS:
             made = [PredatorPreySpec(spawn=start, prey=prey, grid_size=size) for size in SIZES]
-            everywhere.append([caught(spec, seed) for seed, spec in enumerate(made)])
-            print(f"{start:6} {prey:18}" + "".join(f"{x:<9.2f}" for x in everywhere[-1]))
-    mean = torch.tensor(everywhere).mean(0)
-    print(f"{'mean':25}" + "".join(f"{x:<9.2f}" for x in mean))
+            shares[f"{start} {prey}"] = [caught(spec, seed) for seed, spec in enumerate(made)]
+    shares["mean"] = shares.mean(axis=1)
+    print(shares.T.round(2).to_string())
 
 
 if __name__ == "__main__":

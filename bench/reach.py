@@ -15,6 +15,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -38,7 +39,7 @@ def tested(act: Act, given: argparse.Namespace) -> dict[str, float]:
         obs, _ = env.reset(seed=episode)
         over = False
         while not over:
-            obs, _, *over_by, info = env.step(act(obs))
+            obs, _, *over_by, info = env.step(act(obs)[0])
             over = any(over_by)
         ends.append((float(info["is_success"]), float(info.get("crashed", 0))))
     return dict(zip(("success", "crashed"), np.mean(ends, axis=0).tolist(), strict=True))
@@ -51,15 +52,12 @@ def ours(given: argparse.Namespace) -> tuple[list[list[dict[str, float]]], float
         evaluate_every=given.steps, hidden=HIDDEN, log_interval=EVERY,
         learning_starts=given.warm_up, **SETTING,
     )  # fmt: skip
-
-    def act(seed: int) -> Act:
-        return lambda obs: model.predict(obs, run=seed, which="last")[0]
-
     tests: list[list[dict[str, float]]] = [[] for _ in range(given.seeds)]
     for _ in range(given.steps // EVERY):
         model.learn(EVERY)
         for seed, own in enumerate(tests):
-            own.append(tested(act(seed), given))
+            act = partial(model.predict, run=seed, which="last")
+            own.append(tested(act, given))
     curves = model.curves()
     return tests, float(curves[curves.phase == "train"].groupby("seed").cpu_seconds.max().mean())
 
@@ -80,7 +78,7 @@ def theirs(given: argparse.Namespace) -> tuple[list[list[dict[str, float]]], flo
             began = time.process_time()
             model.learn(EVERY, reset_num_timesteps=False)
             seconds += time.process_time() - began
-            tests[-1].append(tested(lambda o: model.predict(o, deterministic=True)[0], given))  # noqa: B023
+            tests[-1].append(tested(partial(model.predict, deterministic=True), given))
     return tests, seconds / given.seeds
 
 
@@ -91,7 +89,6 @@ def needed(tests: list[dict[str, float]]) -> float:
 
 
 def main() -> None:
-    """Train and test both, and print what they needed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="FetchReach-v4")
     parser.add_argument("--steps", type=int, default=15_000)

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict
-from harness import Turn, race, repeats
+from harness import Turn, race
 from torch import Tensor
 
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout
@@ -33,25 +33,14 @@ Array = np.ndarray[Any, Any]
 class Arm(gymnasium.Env[Any, Any]):
     """Spaces of a FetchReach's size, its reward, and nothing that is ever stepped."""
 
-    observation_space = Dict(
-        {
-            "achieved_goal": Box(-1, 1, (GOAL,), np.float32),
-            "desired_goal": Box(-1, 1, (GOAL,), np.float32),
-            "observation": Box(-1, 1, (REST,), np.float32),
-        }
-    )
+    sizes: ClassVar = {"achieved_goal": GOAL, "desired_goal": GOAL, "observation": REST}
+    observation_space = Dict({key: Box(-1, 1, (n,), np.float32) for key, n in sizes.items()})
     action_space = Box(-1, 1, (ACTION,), np.float32)
 
-    def reset(self, **_: Any) -> tuple[dict[str, Array], dict[str, Any]]:
-        """For DummyVecEnv, which wants to see an observation."""
-        return self.observation_space.sample(), {}
-
     def compute_reward(self, achieved: Array, desired: Array, infos: Any) -> Array:
-        """0 within 0.05 of the goal, else -1."""
         return -(np.linalg.norm(achieved - desired, axis=-1) > 0.05).astype(np.float32)
 
     def compute_terminated(self, achieved: Array, desired: Array, infos: Any) -> Array:
-        """As in Fetch, nothing terminates."""
         return np.zeros(len(achieved), bool)
 
 
@@ -126,7 +115,6 @@ def of_cpprb(adds: bool = False, named: bool = False, prioritized: bool = False)
 
 
 def filled(stored: int, size: int = SIZE, **options: Any) -> HindsightReplayBuffer:
-    """Ours for NumPy."""
     buffer = HindsightReplayBuffer(size, Arm(), seed=0, **options)
     while len(buffer) < stored:
         buffer.add_episode(OBS, ACTIONS, REWARDS, OBS, False)
@@ -134,7 +122,6 @@ def filled(stored: int, size: int = SIZE, **options: Any) -> HindsightReplayBuff
 
 
 def ours(what: str, stored: int = STORED, **options: Any) -> Turn:
-    """It samples, or adds whole episodes or steps."""
     buffer = filled(stored, SIZE if what == "sample" else stored, **options)
     rows, number = [{key: x[t] for key, x in OBS.items()} for t in range(EPISODE)], count()
 
@@ -231,5 +218,5 @@ def memory() -> float:
 
 
 if __name__ == "__main__":
-    race("replay, transitions per second of one core", CONTENDERS, RATIOS, repeats(__doc__, 9))
+    race("replay, transitions per second of one core", CONTENDERS, RATIOS, repeats=9)
     print(f"{memory():6.2f} x  memory / arrays")

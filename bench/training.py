@@ -55,13 +55,11 @@ def ppo(runs: int, hidden: tuple[int, ...], iterations: int, her: bool = False) 
 
 
 def sac(runs: int) -> Turn:
-    """Ours."""
     how = {"name": "sac", "log_interval": SAC_STEPS}
     return ours(runs, algorithm=how, replay={"strategy": "final", "k": 2}, steps=200_000)
 
 
 def notebook() -> Turn:
-    """Ours in the notebook's setting."""
     how = {"name": "ddpg", "log_interval": EPISODE, "learning_starts": EPISODE}
     replay = {"strategy": "future", "time_limit_terminates": True}
     where = {"id": "PointReach-v0"}
@@ -69,13 +67,11 @@ def notebook() -> Turn:
 
 
 class PerStepHindsight(sb3.PPO):
-    """Stable-Baselines3's PPO with `final` copies made one step at a time, as the authors do.
-
-    The plain way: a forward pass of batch size one for every copied step.
+    """Stable-Baselines3's PPO with `final` copies as the authors make them: one step at a time,
+    with a forward pass of batch size one.
     """
 
     def train(self) -> None:
-        """Append the copies to the rollout, then train as ever."""
         buffer, n = self.rollout_buffer, self.observation_space.shape[0] // 3
         obs, actions = buffer.observations[:, 0], buffer.actions[:, 0]
         starts = buffer.episode_starts[:, 0]
@@ -83,8 +79,7 @@ class PerStepHindsight(sb3.PPO):
             len(obs), self.observation_space, self.action_space, self.device, gamma=self.gamma,
             gae_lambda=self.gae_lambda,
         )  # fmt: skip
-        bounds = [*np.flatnonzero(starts), len(obs)]
-        bounds = bounds if bounds[0] == 0 else [0, *bounds]
+        bounds = sorted({0, *np.flatnonzero(starts), len(obs)})
         for first, last in itertools.pairwise(bounds):
             for t in range(first, last):
                 new = obs[t].copy()
@@ -106,8 +101,6 @@ class PerStepHindsight(sb3.PPO):
 
 
 def of_sb3(model: Any, steps: int) -> Turn:
-    """A turn of a model of Stable-Baselines3's."""
-
     def turn() -> int:
         model.learn(steps, reset_num_timesteps=False)
         return steps
@@ -127,7 +120,6 @@ def sb3_ppo(hidden: tuple[int, ...], rollouts: int, kind: type[sb3.PPO] = sb3.PP
 def sb3_off_policy(
     kind: Any, env: str, steps: int, hidden: int, her: tuple[str, int], **more: Any
 ) -> Turn:
-    """Stable-Baselines3 with its hindsight buffer."""
     buffer = {"goal_selection_strategy": her[0], "n_sampled_goal": her[1]}
     model = kind(
         "MultiInputPolicy", gym.make(env), replay_buffer_class=sb3.HerReplayBuffer,
@@ -271,7 +263,6 @@ TABLES: dict[str, Table] = {
 
 
 def main() -> None:
-    """Race those that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("which", nargs="*", default=list(TABLES), metavar="|".join(TABLES))
     parser.add_argument("--repeats", type=int, default=5)

@@ -45,14 +45,12 @@ def ends_at_walls(runs: Runs) -> torch.Tensor:
 
 
 def main() -> None:
-    """Print a line for each arm and quantity: by environment steps, mean (lowest - highest)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first-seed", type=int, default=0, help="the cells' are 0, 1, ...")
-    parser.add_argument("--seeds", type=int, default=8)
     given = parser.parse_args()
     prepare_process("cpu")
     plan = Plan.of(load(CONFIG, {"preset": "large", "select": SELECT}))
-    seeds = list(range(given.first_seed, given.first_seed + given.seeds))
+    seeds = list(range(given.first_seed, given.first_seed + 8))
     for entry, name in plan.experiments["generalise"]:
         if entry.arm.startswith("MEHER"):
             continue

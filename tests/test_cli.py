@@ -15,11 +15,10 @@ import pytest
 import typer
 import yaml
 
-from hindsight.cli import _config, _is_typed, app
+from hindsight.cli import _is_typed, app
 from hindsight.io.checksums import about
 from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
-from hindsight.specs.errors import SpecError
 from tests.commands import hindsight, started
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
@@ -113,13 +112,10 @@ def test_fidelity_is_taken_where_it_makes_a_difference(words):
     assert released != described == spec_from(*words)
 
 
-def test_a_key_is_given_once_and_publish_has_its_preset(monkeypatch):
-    monkeypatch.chdir(Path(__file__).parents[1])
-    with pytest.raises(SpecError, match="--config seeds is given twice"):
-        _config(["seeds=2", "seeds=4"])
-    with pytest.raises(SpecError, match="--config preset=smoke: it is always large here"):
-        _config(["preset=smoke"], preset="large")
-    assert _config(["seeds=2"], preset="large").size_name == "large"
+def test_a_key_of_the_configuration_is_given_once():
+    given = ["plan", "-c", "seeds=2", "-c", "seeds=4"]
+    result = hindsight(*given, cwd=Path(__file__).parents[1])
+    assert result.stderr == "error: --config seeds is given twice\n"
 
 
 def test_what_trains_otherwise_than_typed_is_reported():

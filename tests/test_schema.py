@@ -16,14 +16,14 @@ TEXT = (ROOT / "config.yaml").read_text(encoding="utf-8")
 (NAMED,) = re.findall(r"\A# yaml-language-server: \$schema=(\S+)\n", TEXT)
 SCHEMA = json.loads((ROOT / NAMED).read_text(encoding="utf-8"))
 VALUES = configuration.values()
+#: What each file is the schema of; `python -m tests.test_schema` writes them anew.
+MODELS = {ROOT / NAMED: Config, ROOT / "workflow/preset.schema.json": Size}
 
 
-def test_the_files_are_those_of_the_models():
-    renew = f".venv/bin/hindsight schema > {NAMED}"
-    assert json.loads(json.dumps(Config.model_json_schema())) == SCHEMA, renew
-    renew = ".venv/bin/hindsight schema --preset > workflow/preset.schema.json"
-    of_presets = json.loads((ROOT / "workflow/preset.schema.json").read_text(encoding="utf-8"))
-    assert json.loads(json.dumps(Size.model_json_schema())) == of_presets, renew
+@pytest.mark.parametrize(("path", "model"), MODELS.items())
+def test_the_files_are_those_of_the_models(path, model):
+    schema = json.loads(json.dumps(model.model_json_schema()))
+    assert json.loads(path.read_text(encoding="utf-8")) == schema, "python -m tests.test_schema"
 
 
 def test_it_accepts_config_yaml():
@@ -47,3 +47,8 @@ def test_it_refuses_what_the_models_refuse(place, value):
         jsonschema.validate(changed, SCHEMA)
     with pytest.raises(ValueError):
         Config.model_validate(changed)
+
+
+if __name__ == "__main__":
+    for path, model in MODELS.items():
+        path.write_text(json.dumps(model.model_json_schema(), indent=1) + "\n", encoding="utf-8")

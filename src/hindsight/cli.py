@@ -3,10 +3,9 @@
 Commands import what they need themselves, so that drawing a figure does not wait for torch.
 """
 
-import os
 import platform
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,12 +35,6 @@ what, how, writes = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("What is trained", "How", "What is written")
 )
-ConfigOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config", "-c", help="overrides a key of config.yaml, such as seeds=4; repeatable"
-    ),
-]
 NamedOption = Annotated[
     str | None,
     typer.Option(
@@ -100,11 +93,6 @@ def main() -> None:
         raise SystemExit(1) from None
 
 
-def _one_thread() -> None:
-    """Keep libraries to one thread: on small arrays, more of them only cost processor time."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
 def _set_aside(paths: Iterable[Path]) -> str:
     """Set damaged cells aside and remove damaged tables; returns the end of the error message."""
     import shutil
@@ -112,18 +100,19 @@ def _set_aside(paths: Iterable[Path]) -> str:
     from hindsight.io.files import set_aside
     from hindsight.specs.config import PUBLISHED, TRAINED
 
-    made = [path for path in paths if TRAINED in path.parents and PUBLISHED not in path.parents]
     actions = []
-    for path in made:
-        if (folder := path.parent) != TRAINED and TRAINED / "tables" in folder.parents:
-            if (folder / "plan.json").exists():  # an experiment's tables are made together
-                shutil.rmtree(folder)
-            path.unlink(missing_ok=True)
-            actions.append(f"{folder} is removed")
-        else:
+    for path in paths:
+        if TRAINED not in path.parents or PUBLISHED in path.parents:
+            continue
+        if TRAINED / "tables" not in path.parents:
             actions.append(f"set aside as {set_aside(path).name}")
-    again = "remade when the workflow next runs"
-    return f"; {', '.join(dict.fromkeys(actions))}, and {again}" if actions else ""
+        elif (path.parent / "plan.json").exists():  # an experiment's tables are made together
+            shutil.rmtree(path.parent)
+            actions.append(f"{path.parent} is removed")
+        elif path.exists():
+            path.unlink()
+            actions.append(f"{path} is removed")
+    return f"; {', '.join(actions)}, and remade when the workflow next runs" if actions else ""
 
 
 #: The configuration, in a clone of the repository.
@@ -138,73 +127,54 @@ def _must_be_in_a_clone() -> None:
         )
 
 
-def _config(pairs: list[str] | None, **fixed: str) -> Any:
-    """Load config.yaml with key=value overrides and a command's `fixed` keys."""
-    from hindsight.specs.config import load, overrides_of
-
-    _must_be_in_a_clone()
-    given = overrides_of(pairs or [])
-    for name, value in fixed.items():
-        if given.get(name, value) != value:
-            raise SpecError(f"--config {name}={given[name]}: it is always {value} here")
-    return load(CONFIG, given | fixed)
-
-
 @app.command()
 def plan(
-    config: ConfigOption = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", help="override a key of config.yaml: seeds=4; repeatable"),
+    ] = None,
     jobs: Annotated[
         list[int] | None,
         typer.Option(min=1, help="estimate the time with this many jobs at once; repeatable"),
     ] = None,
 ) -> None:
     """Show what a configuration would train: cells, runs, estimated time, memory and disk."""
-    from rich.console import Console
-    from rich.table import Table
+    import pandas as pd
+    from rich.filesize import decimal
 
     from hindsight.pipeline.project import Project
+    from hindsight.specs.config import load, overrides_of
     from hindsight.specs.cost import file_bytes, seconds, wall_seconds
     from hindsight.specs.plan import left_out
 
-    chosen = _config(config)
+    _must_be_in_a_clone()
+    chosen = load(CONFIG, overrides_of(config or []))
     project = Project.of(chosen)
     size, cells = chosen.size, project.plan.cells
-    hours = {name: seconds(spec) / 3600 for name, spec in cells.items()}
-    table = Table(title=f"{project.source}: networks {size.hidden}, at most {size.steps:,} steps")
-    for column in ("experiment", "cells", "runs", "steps (millions)", "core-hours", "trained"):
-        table.add_column(column, justify="left" if column == "experiment" else "right")
-
-    def row(name: str, names: list[str]) -> None:
-        steps = sum(cells[n].steps * cells[n].seeds for n in names)
-        runs = sum(cells[n].seeds for n in names)
-        spent = sum(hours[n] for n in names)
-        numbers = len(names), runs, f"{steps / 1e6:.1f}", f"{spent:.2f}"
-        table.add_row(name, *map(str, numbers), str(len(project.there.intersection(names))))
-
-    for name in project.plan.experiments:
-        row(name, project.plan.cells_of(name))
-    table.add_section()
-    row("all (shared cells count once)", list(cells))
-    Console().print(table)
+    each = pd.DataFrame(index=list(cells))
+    each["cells"] = 1
+    each["runs"] = [spec.seeds for spec in cells.values()]
+    each["steps (millions)"] = [spec.steps * spec.seeds / 1e6 for spec in cells.values()]
+    each["core-hours"] = [seconds(spec) / 3600 for spec in cells.values()]
+    each["trained"] = each.index.isin(project.there)
+    table = {name: each.loc[project.plan.cells_of(name)].sum() for name in project.plan.experiments}
+    table["all (shared cells count once)"] = each.sum()
+    typer.echo(f"{project.source}: networks {size.hidden}, at most {size.steps:,} steps")
+    counts = dict.fromkeys(("cells", "runs", "trained"), int)
+    typer.echo(pd.DataFrame(table).T.astype(counts).to_string(float_format="{:.2f}".format))
 
     for line in left_out(project.plan):
         typer.echo(line)
     queue = project.queue()
-    everything = sum(hours.values())
-    on_gpus = f", GPU-hours {everything:.2f}" if project.on_gpu else ""
-    typer.echo(f"jobs {len(queue)} on a cluster, core-hours {everything:.2f}{on_gpus}")
+    typer.echo(f"jobs {len(queue)} on a cluster, core-hours {each['core-hours'].sum():.2f}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
     most = max(map(project.memory, cells.values()), default=0)
     disk = sum(map(file_bytes, cells.values()))
-    typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {_size(disk)}")
+    typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {decimal(disk)}")
     for slots in jobs or (10, 100, 1000):
         took = wall_seconds(queue, slots)
         typer.echo(f"wall time with {slots} jobs at a time {took / 3600:.2f} h")
     typer.echo("These are estimates from measurements on one CPU core, if no run ends early.")
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 @app.command()
@@ -214,15 +184,11 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="any setting of the environment, the algorithm or hindsight, such as prey=repel "
-            "k=4 learning_rate=1e-3 hidden=256,256",
+            help="any setting, such as prey=repel k=4 learning_rate=1e-3 hidden=256,256",
         ),
     ] = None,
     algorithm: Annotated[str, what(help=f"learning algorithm: {', '.join(ALGORITHMS)}")] = "ppo",
-    her: Annotated[
-        str,
-        what(help="hindsight goals: final, future, episode or random; none: no hindsight"),
-    ] = "none",
+    her: Annotated[str, what(help="hindsight goals: final, future, episode, random")] = "none",
     env: Annotated[
         str, what(help="environment: a gymnasium id, such as FetchReach-v4, or module:Name-v0")
     ] = "PredatorPrey-v0",
@@ -237,17 +203,11 @@ def train(
     device: Annotated[str, how(help="cpu or cuda")] = "cpu",
     workers: Annotated[
         int | None,
-        how(
-            min=0,
-            help="processes that step an environment that is not built in; default: one per core",
-        ),
+        how(min=0, help="processes for an environment that is not built in; default: one per core"),
     ] = None,
     again: Annotated[bool, how("--again", help="train again even if results exist")] = False,
     out: Annotated[Path, writes(help="folder for the results")] = Path("results"),
-    tensorboard: Annotated[
-        Path | None,
-        writes(help="folder for TensorBoard curves, named as in Stable-Baselines3"),
-    ] = None,
+    tensorboard: Annotated[Path | None, writes(help="folder for TensorBoard curves")] = None,
     checkpoint_every: Annotated[
         int | None,
         writes(min=1, help="also save the policies each time every run has taken this many steps"),
@@ -263,7 +223,8 @@ def train(
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     _must_have_memory(spec)
     from hindsight.io.checksums import about
-    from hindsight.library.callbacks import KeepBest
+    from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
+    from hindsight.specs.code import file_name
     from hindsight.training.cell import Execution, must_be_usable
     from hindsight.training.finished import diverged_runs, finished
 
@@ -275,7 +236,13 @@ def train(
     else:
         must_be_usable(device)
         execution = Execution(device, workers=workers, reuses=not again)
-        with _callbacks(spec, home, tensorboard, checkpoint_every) as callbacks:
+        callbacks: list[Any] = []
+        if checkpoint_every is not None:
+            folder = home / "steps" / file_name(spec)
+            callbacks.append(KeepOnTheWay(folder, spec, checkpoint_every))
+        with ExitStack() as stack:
+            if tensorboard is not None:
+                callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
             typer.echo("\n".join(to_come(spec, out, her, checkpoint_every, steps)))
             # Only now that training can start.  An interrupted one is continued, also with --again.
             for path in files.values() if trained else ():
@@ -291,23 +258,6 @@ def train(
         )
 
 
-@contextmanager
-def _callbacks(
-    spec: Any, out: Path, tensorboard: Path | None, checkpoint_every: int | None
-) -> Iterator[list[Any]]:
-    """Callbacks that write intermediate policies and TensorBoard curves, if requested."""
-    from hindsight.library.callbacks import KeepOnTheWay, TensorBoard
-    from hindsight.specs.code import file_name
-
-    callbacks: list[Any] = []
-    if checkpoint_every is not None:
-        callbacks.append(KeepOnTheWay(out / "steps" / file_name(spec), spec, checkpoint_every))
-    with ExitStack() as stack:
-        if tensorboard is not None:
-            callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
-        yield callbacks
-
-
 def _is_typed(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
@@ -320,12 +270,11 @@ def cell(
     threads: Annotated[int, typer.Option(min=1)] = 1,
     checkpoint_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
     env: NamedOption = None,
-    out: Annotated[Path, typer.Option()] = Path("results"),
 ) -> None:
     """Train the cell of a specification file (a job of the workflow)."""
     from hindsight.specs.from_file import read_spec
 
-    out = out.absolute()  # an environment's own code may change the working folder
+    out = Path("results").absolute()  # an environment's own code may change the working folder
     checked = read_spec(spec, [env] if env else [])
     _must_have_memory(checked)
     # If SLURM kills the job, this log and the node's name are all that the user sees.
@@ -364,13 +313,9 @@ def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) 
 @app.command()
 def watch(
     policy: Annotated[Path, typer.Argument(help="a policy file, as in results/policies")],
-    out: Annotated[
-        Path, typer.Argument(help="the animation: .gif, or .mp4 if ffmpeg is installed")
-    ],
+    out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 with ffmpeg")],
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="number of episodes")] = 3,
-    run: Annotated[
-        int | None, typer.Option(help="the run, by its seed; default: the first")
-    ] = None,
+    run: Annotated[int | None, typer.Option(help="the run's seed; default: the first")] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the episodes")] = 0,
     env: NamedOption = None,
 ) -> None:
@@ -391,16 +336,11 @@ def evaluate(
     policy: Annotated[Path, typer.Argument(help="a policy file, as in results/policies")],
     keys: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE", help="any setting of the environment, such as prey=repel"
-        ),
+        typer.Argument(metavar="KEY=VALUE", help="settings of the environment: prey=repel"),
     ] = None,
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="episodes per run")] = 100,
-    run: Annotated[int | None, typer.Option(help="the run, by its seed; default: all")] = None,
-    random: Annotated[
-        bool,
-        typer.Option("--random", help="sample actions as in training, instead of the mean action"),
-    ] = False,
+    run: Annotated[int | None, typer.Option(help="the run's seed; default: all")] = None,
+    random: Annotated[bool, typer.Option("--random", help="sample actions as in training")] = False,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the first episode")] = 0,
     env: Annotated[
         str | None,
@@ -445,7 +385,7 @@ def evaluate(
 def export(
     policy: Annotated[Path, typer.Argument(help="a policy file, or a saved model")],
     out: Annotated[Path, typer.Argument(help="the file to write: .onnx, or .pt2 for torch.export")],
-    run: Annotated[int | None, typer.Option(help="the run, by its seed; default: the best")] = None,
+    run: Annotated[int | None, typer.Option(help="the run's seed; default: the best")] = None,
     env: NamedOption = None,
 ) -> None:
     """Export a policy to a file for ONNX Runtime or for torch.export.load."""
@@ -464,9 +404,7 @@ def replicate(
         typer.Argument(help="arguments for snakemake, after two dashes: -- --config preset=smoke"),
     ] = None,
     cores: Annotated[str, typer.Option(help="cores to use")] = "all",
-    published: Annotated[
-        bool, typer.Option(help="show the published results, train nothing")
-    ] = False,
+    published: Annotated[bool, typer.Option(help="show published results; no training")] = False,
 ) -> None:
     """Train what is missing, draw the figures, judge the claims, and list the verdicts."""
     _must_have_memory()  # otherwise every job fails
@@ -476,54 +414,39 @@ def replicate(
     raise SystemExit(run(arguments or [], cores, published))
 
 
-@app.command(hidden=True)
-def schema(
-    preset: Annotated[bool, typer.Option("--preset", help="that of a preset's file")] = False,
-) -> None:
-    """Print the JSON schema of config.yaml, with which editors complete and check it."""
-    import json
-
-    from hindsight.specs.config import Config, Size
-
-    typer.echo(json.dumps((Size if preset else Config).model_json_schema(), indent=1))
-
-
 @app.command()
 def publish(
-    config: ConfigOption = None,
     trained: Annotated[
         Path, typer.Option("--from", help="results folder that holds the trained cells")
     ] = Path("results"),
     policy: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="curves written by `hindsight train`: publish only their policy; repeatable"
-        ),
+        typer.Option(help="curves of `hindsight train`: publish only their policy; repeatable"),
     ] = None,
     env: NamedOption = None,
 ) -> None:
     """Copy the trained cells of the preset `large` to results/published, and write its manifest."""
     from hindsight.pipeline.publish import publish as write
     from hindsight.pipeline.publish import publish_policy
-    from hindsight.specs.config import PUBLISHED_PRESET
+    from hindsight.specs.config import PUBLISHED_PRESET, load
 
     for path in policy or ():
         typer.echo(publish_policy(path, [env] if env else []))
-    if policy:
-        return
-    for line in write(_config(config, preset=PUBLISHED_PRESET), trained):
-        typer.echo(line)
+    if not policy:
+        _must_be_in_a_clone()
+        for line in write(load(CONFIG, {"preset": PUBLISHED_PRESET}), trained):
+            typer.echo(line)
 
 
 @app.command()
 def clean(
-    yes: Annotated[
-        bool, typer.Option("--yes", help="remove the files instead of listing them")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="remove them, not only list them")] = False,
     out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
     env: NamedOption = None,
 ) -> None:
     """List results that another version of the code trained; --yes removes them."""
+    from rich.filesize import decimal
+
     from hindsight.pipeline.project import clean as left_over
 
     home = out.absolute()  # an environment's own code may change the working folder
@@ -534,7 +457,7 @@ def clean(
         if yes:
             path.unlink()
     done = "removed" if yes else "to be removed by hindsight clean --yes"
-    typer.echo(f"{len(paths)} files, {_size(size)}, {done}")
+    typer.echo(f"{len(paths)} files, {decimal(size)}, {done}")
 
 
 @app.command()
@@ -550,14 +473,13 @@ def verify_published(
     for name, spec in (cells if everything else one_of_each_kind(cells)).items():
         one = compare(name, spec)
         found.append(one)
-        verdict = "same " if one.same else "chaos" if one.chaotic else "OTHER"
-        typer.echo(f"{verdict}  {one.middle:.1e} {one.worst:.1e} ({one.column})  {one.name}")
+        typer.echo(f"{one.verdict:5}  {one.middle:.1e} {one.worst:.1e} ({one.column})  {one.name}")
     must_hold(found)
+    same = sum(one.verdict == "same" for one in found)
     typer.echo(
-        f"Today's code reproduces the first iterations of {sum(one.same for one in found)} of "
-        f"{len(found)} published cells up to rounding.  Cells marked chaos cannot be judged: "
-        "rounding alone moves their numbers about as far.  The numbers are relative differences: "
-        "of the median column, and of the worst."
+        f"same, up to rounding: {same} of {len(found)} published cells.  chaos: rounding alone "
+        "moves the numbers about as far, so nothing can be said.  The numbers are relative "
+        "differences: of the median column, and of the worst."
     )
 
 
@@ -576,7 +498,6 @@ def summarise(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Make experiments' tables from their cells (a job of the workflow)."""
-    _one_thread()
     from hindsight.analysis.summarise import summarise_all
 
     _verify_published(plans)
@@ -599,7 +520,6 @@ def draw(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Draw figures, given by their files, from the tables (a job of the workflow)."""
-    _one_thread()
     from hindsight.figures.draw import draw_all
     from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
@@ -618,7 +538,7 @@ def figures(
         typer.Argument(help="names of figures, such as ppo_her_fig2; default: all"),
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="PDF only, 3.3 or 6.9 inches wide, 8 pt, no titles")
+        bool, typer.Option("--paper", help="PDFs for a paper: 8 pt, no titles")
     ] = False,
     tables: Annotated[Path, typer.Option("--from", help="folder of tables")] = Path(
         "results/tables/published"
@@ -643,7 +563,6 @@ def figures(
 @app.command(hidden=True)
 def claims(out: Path) -> None:
     """Write the verdicts to `out`, from the tables beside it (a job of the workflow)."""
-    _one_thread()
     from hindsight.claims import write_claims
     from hindsight.io.checksums import check_tables
 
@@ -655,7 +574,6 @@ def claims(out: Path) -> None:
 @app.command(hidden=True)
 def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
     """Write the page, the scoreboard and its appendix (a job of the workflow)."""
-    _one_thread()
     from hindsight.io.checksums import check_json, check_tables
     from hindsight.report.build import build
 

@@ -90,7 +90,7 @@ class Lab:
         if not command:
             spec = self.folder / "spec.json"
             spec.write_text(self.spec.model_dump_json())
-            command = ("cell", str(spec), "--out", "results")
+            command = ("cell", str(spec))
         return Process(self, command, heedful)
 
     def moment(self) -> None:

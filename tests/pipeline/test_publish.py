@@ -20,7 +20,6 @@ from hindsight.pipeline.publish import (
     policies_of,
     publish,
     publish_policy,
-    result_of,
     write_policy,
 )
 from hindsight.specs.code import file_name
@@ -29,6 +28,7 @@ from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, Shipped
 from hindsight.training.cell import train_cell
 from hindsight.training.evaluate import evaluate_policy
+from hindsight.training.files import load
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import read_policy
 from tests import configuration
@@ -196,7 +196,7 @@ def test_the_middle_runs_policy_ships_with_its_cell(small):
     path = PUBLISHED / "policies" / f"{spec.name}.pt"
     rows = pd.read_parquet(PUBLISHED / "cells" / f"{spec.name}.parquet")
     last = rows[rows.phase == "evaluation"].groupby("seed").return_mean.last()
-    result = result_of(path)
+    result = load(path)["result"]
     # Of the two in the middle, the worse one.
     assert result["return_mean"] == np.sort(last)[1]
     assert result["which"].startswith(f"run {last.sort_values(kind='stable').index[1]}, in the mid")

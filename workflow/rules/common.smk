@@ -55,14 +55,13 @@ onsuccess:
     PROJECT.end()
 
 
-def shown(path):
-    """Annotate a figure with its caption for `snakemake --report`."""
-    name = Path(path).stem
+def shown(figure):
+    """A figure with its caption for `snakemake --report`."""
     return report(
-        path,
-        caption=str(Path(PROJECT.caption_of(name)).absolute()),
-        category=PROJECT.title_of(name),
-        labels={"figure": name},
+        f"{PROJECT.folder}/{figure}.png",
+        caption=f"{Path.cwd()}/{PROJECT.caption_of(figure)}",
+        category="Figures",
+        labels={"figure": figure},
     )
 
 

@@ -6,7 +6,7 @@ if PROJECT.published:
         input:
             PROJECT.drawn_from(*PROJECT.figures),
         output:
-            [shown(path) for path in PROJECT.drawn],
+            [shown(figure) for figure in PROJECT.figures],
         log:
             "results/logs/figures/published.log",
         localrule: True
@@ -25,12 +25,7 @@ else:
         input:
             lambda wildcards: PROJECT.drawn_from(wildcards.figure),
         output:
-            report(
-                f"{PROJECT.folder}/{{figure}}.png",
-                caption=f"{Path.cwd()}/{PROJECT.caption_of('{figure}')}",
-                category="Figures",
-                labels={"figure": "{figure}"},
-            ),
+            shown("{figure}"),
         log:
             f"results/logs/figures/{PROJECT.source}/{{figure}}.log",
         priority: 5000

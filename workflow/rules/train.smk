@@ -13,12 +13,8 @@ rule train:
         "../../environment.yml"
     threads: PROJECT.config.execution.threads
     resources:
-        mem_mb=lambda wildcards, attempt: PROJECT.memory(
-            PROJECT.spec(wildcards.cell), attempt
-        ),
-        runtime=lambda wildcards, attempt: PROJECT.runtime(
-            PROJECT.spec(wildcards.cell), attempt
-        ),
+        mem_mb=lambda wc, attempt: PROJECT.memory(PROJECT.spec(wc.cell), attempt),
+        runtime=lambda wc, attempt: PROJECT.runtime(PROJECT.spec(wc.cell), attempt),
         gpu=int(PROJECT.on_gpu),
     params:
         # Options change no result: a function of the output is exempt from Snakemake's rerun checks.

@@ -16,7 +16,6 @@ The source is a preset or `published`.
 
 import hashlib
 import math
-import os
 import shutil
 import subprocess
 import time
@@ -53,15 +52,10 @@ class Project:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.config = plan, plan.config
-        #: The preset's name, or `published`.
         self.source = self.config.source
-        #: Whether the published results are shown.
         self.published = self.config.results == "published"
-        #: Whether missing cells are trained.
         self.trains = self.config.results == "trained"
-        #: Whether cells are trained on GPUs.
         self.on_gpu = self.config.execution.device.startswith("cuda")
-        #: Folders of the results, the tables and the figures.
         self.root = PUBLISHED if self.published else TRAINED
         self.tables = f"results/tables/{self.source}"
         self.folder = f"figures/{self.source}"
@@ -75,9 +69,9 @@ class Project:
         self.episodes = str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
         #: The authors' learning curves, shown in the main figure and the pages.
         self.authors = [str(AUTHORS)] if AUTHORS.exists() else []
-        #: The existing files behind the page's first screen.
         self.answer = [name for name in ANSWER if Path(name).exists()]
-        #: Held from `begin` to `close`.
+        self._main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, [])}
+        #: Holds the lock from `begin` to `end`.
         self._locks = ExitStack()
 
     @classmethod
@@ -93,14 +87,17 @@ class Project:
         return {name: self.plan.file_of(name) for name in self.plan.cells}
 
     def curves(self, name: str) -> Path:
-        """Path of a cell's curves."""
         return self.root / "cells" / f"{self.files[name]}.parquet"
+
+    def look(self) -> set[str]:
+        """Names of the cells whose curves exist now."""
+        found = files_below(self.root / "cells")  # lists folders once instead of per cell
+        return {name for name, file in self.files.items() if file in found}
 
     @cached_property
     def there(self) -> set[str]:
-        """Names of the cells whose curves exist."""
-        found = files_below(self.root / "cells")  # lists folders once instead of per cell
-        return {name for name, file in self.files.items() if file in found}
+        """Names of the cells whose curves existed at first."""
+        return self.look()
 
     @property
     def missing(self) -> list[str]:
@@ -131,7 +128,6 @@ class Project:
         return [name for name in self.plan.experiments if self.cells_of(name)]
 
     def plan_of(self, experiment: str) -> Path:
-        """Path of an experiment's plan."""
         return Path("results/plans", self.source, f"{experiment}.json")
 
     @property
@@ -167,14 +163,12 @@ class Project:
         if Path(self.episodes).exists() if self.published else self.policies:
             found = dict.fromkeys(names_for(PICTURE, []), PICTURE)
         for name in self.experiments:
-            entries = self.plan.experiments[name]
-            fidelities = list(dict.fromkeys(entry.fidelity for entry, _ in entries))
+            fidelities = [entry.fidelity for entry, _ in self.plan.experiments[name]]
             found |= dict.fromkeys(names_for(name, fidelities), name)
         return found
 
     @property
     def drawn(self) -> list[str]:
-        """Paths of all figures."""
         return [f"{self.folder}/{name}.png" for name in self.figures]
 
     def drawn_from(self, *figures: str) -> list[str]:
@@ -209,25 +203,15 @@ class Project:
         """Path of a figure's caption for `snakemake --report`."""
         return f"results/captions/{self.source}/{figure}.rst"
 
-    def title_of(self, figure: str) -> str:
-        """Title of a figure's experiment."""
-        name = self.figures[figure]
-        return PICTURE if name == PICTURE else self.config.experiments[name].title
-
     # -- options and resources of a job -------------------------------------------------------
 
     def options(self, file: str) -> str:
         """Options of `hindsight cell` for a cell."""
         execution, env = self.config.execution, self.spec(file).environment.id
-        options = f"--device {execution.device}"
-        if "checkpoint_seconds" in execution.model_fields_set:
-            options += f" --checkpoint-seconds {execution.checkpoint_seconds:g}"
+        every = execution.checkpoint_seconds
+        options = f"--device {execution.device} --checkpoint-seconds {every:g}"
         # A specification file must not decide what is imported, so name the user's own environment.
         return f"{options} --env={env}" if wants_naming(env) else options
-
-    @cached_property
-    def _main(self) -> set[str]:
-        return {name for _, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])}
 
     def priority(self, spec: CellSpec) -> int:
         """The main figure's cells first, then the longest, so that all cores end together."""
@@ -267,9 +251,6 @@ class Project:
         for name in self.experiments:
             write_if_changed(self.plan_of(name), as_json(self.plan.document(name)))
         write_if_changed(Path(self.tables, "papers.json"), as_json(papers_grids(self.config)))
-        self._write_captions()
-
-    def _write_captions(self) -> None:
         from hindsight.figures.specs import specs_of
 
         specs = specs_of(dict.fromkeys(self.figures.values()))
@@ -281,10 +262,6 @@ class Project:
         cells = files_below(TRAINED / "cells")
         for file in cells & set(self.files.values()) if self.trains else ():
             (TRAINED / "checkpoints" / f"{file}.pt").unlink(missing_ok=True)
-        self.close()
-
-    def close(self) -> None:
-        """Release the lock."""
         self._locks.close()
 
 
@@ -298,12 +275,8 @@ def lock() -> AbstractContextManager[bool]:
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:
     """Stems `<environment>/<algorithm>` of the files with this ending in a folder of cells."""
-    found = set()
-    for place in folder.iterdir() if folder.is_dir() else ():
-        if place.is_dir():
-            names = (name for name in os.listdir(place) if name.endswith(ending))
-            found |= {f"{place.name}/{name.removesuffix(ending)}" for name in names}
-    return found
+    paths = folder.glob(f"*/*{ending}")
+    return {str(path.relative_to(folder)).removesuffix(ending) for path in paths}
 
 
 def cancel_left_jobs() -> None:

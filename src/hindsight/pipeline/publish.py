@@ -36,10 +36,6 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     The manifest records each file's checksum, its cell's metadata, and the commit and lock file
     that published it.  Unchanged files keep their entries.
 
-    Args:
-        config: configuration of the published results.
-        trained: folder of the trained results.
-
     Raises:
         FileError: a trained cell is damaged; or, before anything is written, a published file that
             would be kept differs from the manifest.
@@ -84,19 +80,16 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
 def publish_policy(curves: Path, named: Collection[str] = ()) -> str:
     """Publish the median run's policy of a cell trained by `hindsight train`; returns a message.
 
-    Args:
-        curves: the cell's curves, in a folder of results that also has its policies.
-        named: environment ids that the user has typed (`specs.from_file`).
+    named: environment ids that the user has typed (`specs.from_file`).
 
-    Raises:
-        FileError: the curves are not a cell's, or its policies are missing.
+    Raises FileError if the curves are not a cell's, or its policies are missing beside them.
     """
     spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
     policy = PUBLISHED / "policies" / f"{spec.name}.pt"
-    write_middle(spec, curves, policy)
+    which = write_middle(spec, curves, policy)
     known = {**read_manifest(), _key(policy): {"sha256": file_sha256(policy), **_now()}}
     write_if_changed(MANIFEST, as_json(known))
-    return f"{policy}: {result_of(policy)['which']}"
+    return f"{policy}: {which}"
 
 
 def policies_of(curves: Path) -> Path:
@@ -143,30 +136,24 @@ def _key(path: Path) -> str:
 def _ship(source: Path, target: Path) -> None:
     """Copy a trained cell without unused columns, a quarter of its size; raises ResultError."""
     metadata = load_cell(source).metadata
-    table = pq.read_table(source)
-    read = [name for name in table.column_names if name in KNOWN]
-    write_curves(target, table.select(read), metadata)
+    read = [name for name in pq.read_schema(source).names if name in KNOWN]
+    write_curves(target, pq.read_table(source, columns=read), metadata)
 
 
-def middle_run(runs: pd.DataFrame) -> pd.Series:
-    """The median run by its final evaluation; of two middle runs, the worse one."""
-    keys = ["final_evaluation_return", "final_evaluation_success", "seed"]
-    return runs.sort_values(keys).iloc[(len(runs) - 1) // 2]
+def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:
+    """Write the deterministic policy of a trained cell's median run; returns which run that is.
 
-
-def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
-    """Write the deterministic policy of a trained cell's median run.
-
-    curves: the cell's curves, in a folder of results that also has its policies.
-
-    Raises FileError for a damaged file.
+    By its final evaluation; of two runs in the middle, the worse one.  Raises FileError for a
+    damaged file.
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
     runs = pd.DataFrame(reduce_cell(cell).runs)
-    middle = middle_run(runs)
+    ranks = runs.sort_values(["final_evaluation_return", "final_evaluation_success", "seed"])
+    middle = ranks.iloc[(len(runs) - 1) // 2]
     seed = int(middle["seed"])
+    which = f"run {seed}, in the middle of {len(runs)} by the return of its last evaluation"
     result = {
-        "which": f"run {seed}, in the middle of {len(runs)} by the return of its last evaluation",
+        "which": which,
         "episodes": spec.evaluation.episodes,
         "steps": int(middle["end_step"]),
         "return_mean": float(middle["final_evaluation_return"]),
@@ -175,23 +162,11 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> None:
     }
     row = saved["rows"][list(saved["seeds"]).index(seed)]
     write_policy(out, spec, seed, row, result)
+    return which
 
 
 def write_policy(out: Path, spec: CellSpec, seed: int, row: Tensor, result: dict[str, Any]) -> None:
     """Write the actor from a run's parameters [parameter], with its specification and result."""
-    save(
-        out,
-        {
-            "spec": spec.model_dump_json(),
-            "seeds": [seed],
-            "part": "actor",
-            "rows": row[acting_places(spec)][None].to(torch.float32).clone(),
-            "result": result,
-        },
-    )
-
-
-def result_of(path: Path) -> dict[str, Any]:
-    """The result stored in a published policy; empty for any other file."""
-    found = load(path).get("result")
-    return found if isinstance(found, dict) else {}
+    rows = row[acting_places(spec)][None].to(torch.float32).clone()
+    what = {"spec": spec.model_dump_json(), "seeds": [seed], "part": "actor", "rows": rows}
+    save(out, {**what, "result": result})

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import yaml
 
 from hindsight.io.files import as_json
 from hindsight.io.interruption import PARENT, noticed
+from hindsight.library.train import duration
 from hindsight.pipeline.project import Project, files_below, lock
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
@@ -40,22 +43,20 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
 
     Raises SpecError for a mistake in the configuration, or FileError if another process runs it.
     """
-    places = _config_places(arguments)
-    overrides = overrides_of([arguments[i] for i in places if not arguments[i].startswith("-")])
+    at = arguments.index("--") if "--" in arguments else len(arguments)  # targets follow
+    pairs, rest = _config_apart(arguments[:at])
+    overrides = overrides_of(pairs)
     if published:
         overrides["results"] = "published"
     project = Project.of(load(Path("config.yaml"), overrides))
     with lock():  # the pipeline takes it later, when this process would have overwritten the log
         pass
-    rest = [a for i, a in enumerate(arguments) if i not in places]
-    pairs = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
+    keys = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
     # A profile given by the user sets the cores itself.
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
-    at = rest.index("--") if "--" in rest else len(rest)  # what follows are targets
-    rest[at:at] = ["--config", *pairs] if pairs else []
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
-    narrowed = left_out(project.plan) if project.trains else []
-    for line in [*what_comes(project, None if own else cores), *narrowed]:
+    command += [*(["--config", *keys] if keys else []), *arguments[at:]]
+    for line in what_comes(project, None if own else cores):
         print(line, flush=True)
     started = time.time()
     status, stopped_by = _supervise(command, project)
@@ -86,18 +87,14 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
         yield f"Preset {project.source}: {len(missing)} of {len(cells)} cells are to be trained."
         if missing:
             left = sum(seconds(cells[name]) for name in missing)
-            own = len(os.sched_getaffinity(0))
-            n = 0
-            if cores is not None and (cores == "all" or cores.isdigit()):
-                n = own if cores == "all" else min(int(cores), own)
-            here = f", {_duration(left / n)} on {n} of this machine's cores" if n else ""
+            n = len(os.sched_getaffinity(0))
+            if cores != "all":
+                n = min(n, int(cores)) if cores and cores.isdigit() else 0
+            here = f", {duration(left / n)} on {n} of this machine's cores" if n else ""
             yield f"Rough estimate: {left / 3600:.1f} core-hours of training{here}."
     yield f"Results go to results/, figures and the page to {project.folder}/."
-
-
-def _duration(length: float) -> str:
-    """Format seconds as minutes or hours."""
-    return f"{length / 60:.0f} minutes" if length < 5400 else f"{length / 3600:.0f} hours"
+    if project.trains:
+        yield from left_out(project.plan)
 
 
 def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
@@ -111,7 +108,8 @@ def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
     with LOG.open("w", encoding="utf-8") as log, noticed() as notice:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0,
-            preexec_fn=_heed_interrupts,
+            # Background commands of a script ignore SIGINT, and so would Snakemake.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
         try:
             watch = _Watch(project)
@@ -130,32 +128,24 @@ def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
                 process.wait()
 
 
-def _heed_interrupts() -> None:
-    """Restore SIGINT, which background commands of a script ignore, and so would Snakemake."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def _as_yaml(value: Any) -> str:
     """Format a value on one line for Snakemake, which would read JSON's 3e-05 as text."""
     line = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
     return line.removesuffix("...\n").strip()
 
 
-def _config_places(arguments: Sequence[str]) -> list[int]:
-    """Indices of --config and its pairs, which are needed here before Snakemake starts.
+def _config_apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part the pairs of --config, which are needed before Snakemake starts, from other arguments.
 
-    Raises SpecError for a configuration given in another way.
+    Raises SpecError for a configuration in another file.
     """
-    places = []
-    inside = False
-    for i, argument in enumerate(arguments):
-        begins = argument in ("--config", "-C")
-        if argument.startswith(("--config", "-C")) and not begins:
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
+    found, rest = parser.parse_known_args(arguments)
+    for argument in rest:
+        if argument.startswith("--configfile"):
             raise SpecError(f"{argument}: give keys as --config KEY=VALUE, or in config.yaml")
-        inside = begins or (inside and not argument.startswith("-"))
-        if inside:
-            places.append(i)
-    return places
+    return found.config, rest
 
 
 class _Watch:
@@ -166,14 +156,12 @@ class _Watch:
         self.work = {name: seconds(spec) for name, spec in project.plan.cells.items()}
         self.there = self.at_first = set(project.there)
         self.started = self.looked = time.monotonic()
-        self.began = time.time()
 
     def state(self) -> tuple[float, float, str]:
         """Number of finished cells, of all cells, and a line of text, for the display."""
         # List folders rarely: there may be thousands of cells on a network file system.
         if time.monotonic() - self.looked >= LOOK_SECONDS:
-            files = files_below(self.project.root / "cells")
-            self.there = {name for name in self.work if self.project.files[name] in files}
+            self.there = self.project.look()
             self.looked = time.monotonic()
         progress = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
         under_way = [p for p in progress if p and p["cell"] in self.work.keys() - self.there]
@@ -183,35 +171,15 @@ class _Watch:
             returns = ", ".join(shown(p["return_mean"], "+.2f") for p in under_way)
             text += f"  {speed:,.0f} steps/s  return {returns}"
         elif len(self.there) == len(self.work):
-            text += f"  tables, figures{self._drawn()}, report"
+            text += "  tables, figures, report"
         begun = sum(self.work[p["cell"]] * p["steps"] / max(p["of"], 1) for p in under_way)
         done = begun + sum(self.work[name] for name in self.there - self.at_first)
         left = sum(self.work[name] for name in self.work.keys() - self.there) - begun
-        if minutes := minutes_left(time.monotonic() - self.started, done, left):
-            text += f"  about {minutes:.0f} min left" if minutes >= 1 else "  a minute left"
+        # Of these estimates only the ratio counts.
+        elapsed = time.monotonic() - self.started
+        if elapsed > START_SECONDS and done and left:
+            text += f"  about {duration(elapsed * left / done)} left"
         return len(self.there), max(len(self.work), 1), text
-
-    def _drawn(self) -> str:
-        """Number of figures drawn, or confirmed as up to date, since the start."""
-        pictures = Path(self.project.folder).glob("[!.]*.png")
-        count = sum(_dated(path) >= self.began for path in pictures)
-        return f" ({count} done)" if count else ""
-
-
-def _dated(path: Path) -> float:
-    """When a file was last written; 0 if Snakemake has just removed it."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def minutes_left(elapsed: float, done: float, left: float) -> float:
-    """Minutes of training left, extrapolated from `elapsed` seconds; 0 while there is no estimate.
-
-    `done` and `left` are estimated training seconds, of which only the ratio counts.
-    """
-    return elapsed * left / done / 60 if elapsed > START_SECONDS and done else 0.0
 
 
 def _progress(name: str) -> dict[str, Any] | None:
@@ -239,10 +207,9 @@ def _what_failed(project: Project, started: float) -> None:
         print(f"  The disk of {Path('results').resolve()} is full: free some space.")
     if mistaken or not project.trains:
         return
-    there = files_below(project.root / "cells")
-    missing = {name: file for name, file in project.files.items() if file not in there}
-    for name, file in missing.items():
-        log = Path("results/logs", f"{file}.log")
+    missing = sorted(project.files.keys() - project.look())
+    for name in missing:
+        log = Path("results/logs", f"{project.files[name]}.log")
         if log.exists() and log.stat().st_mtime >= started and (its_lines := _lines(log)):
             print(f"  {name}\n    {its_lines[-1]}")
     count = f"{len(missing) or 'none'} of {len(project.files)} cells are missing"
@@ -253,8 +220,8 @@ def _is_current(project: Project) -> bool:
     """Whether the verdicts follow from all tables of this configuration."""
     claims = Path(project.claims)
     plans = {name: Path(project.tables, name, "plan.json") for name in project.experiments}
-    return claims.exists() and all(
-        0 < _dated(path) <= _dated(claims)
+    return all(path.exists() for path in (claims, *plans.values())) and all(
+        path.stat().st_mtime <= claims.stat().st_mtime
         and path.read_text(encoding="utf-8") == as_json(project.plan.document(name))
         for name, path in plans.items()
     )

@@ -6,7 +6,6 @@ so its first iterations repeat up to rounding unless a change of the code moves 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED
 from hindsight.specs.cost import seconds
 from hindsight.specs.from_file import cell_of
-from hindsight.specs.manifest import read_manifest
-from hindsight.specs.manifest import verify as must_be_vouched_for
+from hindsight.specs.manifest import read_manifest, verify
 
 #: Iterations and runs to retrain.  No iteration starts after this many updates, because updates
 #: amplify rounding differences between processors (after 2900, to a quarter of a critic's loss).
@@ -52,48 +50,29 @@ class Comparison:
     nudged: float | None = None
 
     @property
-    def same(self) -> bool:
-        """Whether the code reproduces the numbers up to rounding."""
-        return self.middle <= TOLERANCE and self.worst <= WORST
+    def verdict(self) -> str:
+        """`same` up to rounding; `chaos` if rounding alone moves the numbers about as far, so that
+        nothing can be said; else `OTHER`.
 
-    @property
-    def chaotic(self) -> bool:
-        """Whether rounding alone moves the numbers about as far, so that nothing can be said.
-
-        Judged by the median column: the worst may be a loss close to zero.
+        Chaos is judged by the median column: the worst may be a loss close to zero.
         """
-        return not self.same and self.nudged is not None and self.middle <= CHAOS * self.nudged
-
-    @property
-    def holds(self) -> bool:
-        """Whether there is no evidence that the code changed the numbers."""
-        return self.same or self.chaotic
+        if self.middle <= TOLERANCE and self.worst <= WORST:
+            return "same"
+        chaotic = self.nudged is not None and self.middle <= CHAOS * self.nudged
+        return "chaos" if chaotic else "OTHER"
 
 
-def kind_of(spec: CellSpec) -> tuple[Any, ...]:
-    """A key for the code that a cell exercises: algorithm, hindsight, environment, fidelity."""
-    her, replay = spec.hindsight, spec.replay
-    how: tuple[Any, ...] = ()
-    if her is not None:
-        chosen = (
-            "only_if_moved",
-            "after_contact",
-            "moved_goals",
-            "inside",
-            "cut_at_success",
-            "clone",
-        )
-        how = (
-            her.strategy, her.fidelity, her.s_ratio is not None, her.failures, her.then,
-            her.until_success is not None or her.until_steps is not None,
-            her.copies, her.weight, *(bool(getattr(her, name)) for name in chosen),
-        )  # fmt: skip
-    if replay is not None:
-        how = (replay.strategy, replay.fidelity if replay.strategy else None, replay.prioritized)
-    where = spec.environment
-    task = (where.id, getattr(where, "prey", None), getattr(where, "pushes_object", None))
-    rule = [getattr(spec.algorithm, key, None) for key in ("name", "exploration", "dense_reward")]
-    return (*rule, how, task, getattr(where, "fidelity", None))
+def kind_of(spec: CellSpec) -> Any:
+    """A key for the code that a cell exercises: its settings, and whether each number is 0."""
+    size = {"seeds", "first_seed", "steps", "early_end", "end_test", "evaluation"}
+    settings = spec.model_dump(exclude={**dict.fromkeys(size, True), "environment": {"spawn"}})
+    return _coarse(settings)
+
+
+def _coarse(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _coarse(each)) for name, each in value.items())
+    return value if value is None or isinstance(value, str) else bool(value)
 
 
 def published() -> dict[str, CellSpec]:
@@ -102,7 +81,7 @@ def published() -> dict[str, CellSpec]:
     Raises FileError for a cell that does not match the manifest or cannot be read.
     """
     entries = read_manifest()
-    must_be_vouched_for(PUBLISHED / name for name in entries)
+    verify(PUBLISHED / name for name in entries)
     found = {}
     for name in entries:
         if name.endswith(".parquet"):
@@ -114,49 +93,41 @@ def published() -> dict[str, CellSpec]:
 
 def one_of_each_kind(cells: dict[str, CellSpec]) -> dict[str, CellSpec]:
     """The cheapest cell of each kind."""
-    cheapest: dict[tuple[Any, ...], str] = {}
+    cheapest: dict[Any, str] = {}
     for name, spec in sorted(cells.items(), key=lambda item: (seconds(item[1]), item[0])):
         cheapest.setdefault(kind_of(spec), name)
     return {name: cells[name] for name in cheapest.values()}
 
 
-def compare(name: str, spec: CellSpec, root: Path = PUBLISHED) -> Comparison:
+def compare(name: str, spec: CellSpec) -> Comparison:
     """Retrain a cell's first iterations and compare all common columns."""
-    table = pd.read_parquet(root / "cells" / f"{name}.parquet")
+    table = pd.read_parquet(PUBLISHED / "cells" / f"{name}.parquet")
     seeds = sorted(table["seed"].unique().tolist())[:RUNS]
     made = first_iterations(spec, seeds)
     rows = table[(table["phase"] == "train") & (table["iteration"] <= made["iteration"].max())]
     rows = rows[rows["seed"].isin(seeds)].sort_values(["iteration", "seed"])
     if len(made) != len(rows):
         return Comparison(name, np.inf, np.inf, "iteration")
-    middle, worst, column = _apart(made, rows)
-    found = Comparison(name, middle, worst, column)
+    off = _apart(made, rows)
+    found = Comparison(name, float(off.median()), float(off.max()), str(off.idxmax()))
     # Chaos excuses an off-policy cell only if most columns differ.
-    parts = spec.replay is not None and middle > TOLERANCE
-    if found.same or not (spec.environment.foreign or parts):
+    parts = spec.replay is not None and found.middle > TOLERANCE
+    if found.verdict == "same" or not (spec.environment.foreign or parts):
         return found
-    moved = [_apart(first_iterations(spec, seeds, nudge), made)[0] for nudge in NUDGES]
-    return replace(found, nudged=max(moved))
+    nudged = [_apart(first_iterations(spec, seeds, nudge), made).median() for nudge in NUDGES]
+    return replace(found, nudged=float(max(nudged)))
 
 
-def _apart(made: pd.DataFrame, rows: pd.DataFrame) -> tuple[float, float, str]:
-    """Median and maximum over columns of the largest difference, and the column of the maximum."""
+def _apart(made: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
+    """Largest difference by column, relative to its largest value (at least 0.01) in `rows`.
+
+    Infinite if NaNs differ.
+    """
     both = made.columns.intersection(rows.columns)
     both = both.difference([*CLOCKS, *MEASURED_OTHERWISE, "seed"])
-    off = {
-        column: _difference(*(x[column].to_numpy(np.float64) for x in (made, rows)))
-        for column in both
-    }
-    column = max(off, key=lambda column: off[column])
-    return float(np.median(list(off.values()))), off[column], column
-
-
-def _difference(a: np.ndarray, b: np.ndarray) -> float:
-    """Largest difference relative to the largest value (at least 0.01); infinite if NaNs differ."""
-    if not np.array_equal(np.isnan(a), np.isnan(b)):
-        return float("inf")
-    size = max(float(np.nanmax(np.abs(b), initial=0.0)), 1e-2)
-    return float(np.nanmax(np.abs(a - b), initial=0.0)) / size
+    a, b = (table[both].reset_index(drop=True).astype(np.float64) for table in (made, rows))
+    off = (a - b).abs().max().fillna(0.0) / b.abs().max().clip(lower=0.01).fillna(0.01)
+    return off.mask((a.isna() != b.isna()).any(), np.inf)
 
 
 def first_iterations(spec: CellSpec, seeds: list[int], nudge: float = 0.0) -> pd.DataFrame:
@@ -191,7 +162,9 @@ def _nudged(state: Any, factor: float) -> Any:
 
 def must_hold(found: Iterable[Comparison]) -> None:
     """Raise FileError for published cells that today's code does not reproduce."""
-    other = [f"{one.name} ({one.column} by {one.worst:.2g})" for one in found if not one.holds]
+    other = [
+        f"{one.name} ({one.column} by {one.worst:.2g})" for one in found if one.verdict == "OTHER"
+    ]
     if other:
         raise FileError(
             f"{len(other)} published cells differ from what today's code trains: {', '.join(other)}"
