@@ -22,12 +22,6 @@ EVALUATION_COLUMNS = (
     "seed", "env_steps", "return_mean", "success_rate", "episode_length",
     "reward_entropy", "action_entropy", "observation_entropy",
 )  # fmt: skip
-RUN_COLUMNS = (
-    "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
-    "solved", "solve_step", "perfect_step", "end_step", "ended", "switch_step", "minutes",
-    "updates", "hindsight_log_ratio_max", "auc", "success_auc", "max_success", "goal_moved_first",
-    "learn_step", "learn_minutes",
-)  # fmt: skip
 #: The return at which a run has learned: nine of ten episodes succeed.
 LEARNED_RETURN = 0.8
 #: Columns of training rows that are kept for every seed; PUSH is computed from three others.
@@ -48,7 +42,7 @@ class Reduced:
         returns, success, minutes: `[seed, step]`.
         updates: `[seed, step]`, per iteration.
         traces: further columns by name, each `[seed, step]`.
-        runs, evaluations: RUN_COLUMNS of each run, and EVALUATION_COLUMNS of each evaluation.
+        runs, evaluations: statistics of each run, and EVALUATION_COLUMNS of each evaluation.
         switches: whether the specification ends hindsight before the run.
         unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
         by_episode: whether no row covers more than one episode.

@@ -61,12 +61,7 @@ def wilson(successes: int, n: int) -> Interval:
     return Interval(*scipy.stats.binomtest(successes, n).proportion_ci(method="wilson"))
 
 
-def bootstrap(
-    strata: Sequence[ArrayLike],
-    statistic: Statistic,
-    seed: int = 0,
-    draws: int = DRAWS,
-) -> Interval:
+def bootstrap(strata: Sequence[ArrayLike], statistic: Statistic, draws: int = DRAWS) -> Interval:
     """Return a percentile bootstrap interval of a statistic of the pooled values.
 
     Values are resampled within each stratum: one `[seed]` array per condition. There is no interval
@@ -75,7 +70,7 @@ def bootstrap(
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     if not arrays or min(len(values) for values in arrays) < FEWEST_SEEDS:
         return NO_INTERVAL
-    drawn = _drawn(seed, tuple(map(len, arrays)), draws)
+    drawn = _drawn(tuple(map(len, arrays)), draws)
     pooled = [a[index] for a, index in zip(arrays, drawn, strict=True)]
     return percentile_interval(statistic(np.concatenate(pooled, axis=1)))
 
@@ -86,14 +81,14 @@ def stratified_means(strata: Sequence[ArrayLike]) -> Array:
     Conditions are fixed (Agarwal et al. 2021). `strata`: one `[seed]` array per condition.
     """
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
-    drawn = _drawn(0, tuple(map(len, arrays)), DRAWS)
+    drawn = _drawn(tuple(map(len, arrays)), DRAWS)
     return np.asarray(np.mean([a[i].mean(axis=1) for a, i in zip(arrays, drawn, strict=True)], 0))
 
 
 @lru_cache(maxsize=8)  # most cells have the same number of seeds
-def _drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
+def _drawn(sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
     """Return resampled positions `[draw, size]` for strata of these sizes."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     return [generator.integers(0, size, size=(draws, size)) for size in sizes]
 
 
@@ -127,16 +122,15 @@ def percentile_interval(
     return Interval(float(low), float(high))
 
 
-def over_conditions(replicates: Array, generator: np.random.Generator) -> Array:
+def over_conditions(replicates: Array) -> Array:
     """Average bootstrap replicates `[condition, draw, ...]` over conditions to `[draw, ...]`.
 
-    Five or more conditions are resampled, too. The generator must be independent of the one that
-    resampled the seeds.
+    Five or more conditions are resampled, too, with another generator than the seeds.
     """
     n, draws = replicates.shape[:2]
     if n < FEWEST_SEEDS:
         return np.asarray(replicates.mean(axis=0))
-    drawn = generator.integers(0, n, size=(n, draws))
+    drawn = np.random.default_rng([0, 1]).integers(0, n, size=(n, draws))
     return np.asarray(np.mean([replicates[c, np.arange(draws)] for c in drawn], axis=0))
 
 

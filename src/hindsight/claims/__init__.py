@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pandas as pd
-
 from hindsight.analysis.summarise import read_plan
 from hindsight.claims.data import CLAIMS, Claim
 from hindsight.claims.evidence import Evidence, Measured, Untested
@@ -50,8 +48,7 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
     plans = [read_plan(path) for path in sorted(directory.glob("*/plan.json"))]
     found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
-    read: dict[Path, dict[Any, pd.DataFrame]] = {}
-    evidence = [Evidence(directory, fidelity, read) for fidelity in fidelities]
+    evidence = [Evidence(directory, fidelity) for fidelity in fidelities]
     return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
 
 

@@ -88,26 +88,18 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
     found = Measured(
         float(means.mean()), *interval, *statistics.bootstrap([means], statistics.mean),
         detectable, len(means), n_seeds, int((means > 0).sum()), int((means < 0).sum()),
-        conditions=by_condition(values.groupby(level=CONDITION).mean()),
+        conditions=values.groupby(level=CONDITION).mean().to_dict(),
     )  # fmt: skip
     return replace(found, **more)
 
 
-def by_condition(values: pd.Series) -> dict[str, float]:
-    """Return a value per condition as plain data."""
-    return {str(name): float(value) for name, value in values.items()}
-
-
 @dataclass(frozen=True)
 class Evidence:
-    """The tables in results/tables/<source> under one fidelity.
-
-    `read` holds the tables read so far, by path and fidelity, which claims and fidelities share.
-    """
+    """The tables in results/tables/<source> under one fidelity; `read` holds those read so far."""
 
     directory: Path
     fidelity: str
-    read: dict[Path, dict[Any, pd.DataFrame]]
+    read: dict[Path, pd.DataFrame] = field(default_factory=dict)
 
     def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
         """Return the rows of this fidelity and of arms with these roles (none: any).
@@ -131,10 +123,10 @@ class Evidence:
         if not path.exists():
             raise Untested(f"the experiment {experiment} has no results")
         if path not in self.read:
-            table = read_table(path, CURVES if path.stem == "seed_curves" else None)
-            self.read[path] = dict(iter(table.groupby("fidelity")))
-        rows = self.read[path].get(self.fidelity, pd.DataFrame(columns=["role"]))
-        absent = set(roles) - set(rows["role"].unique())
+            columns = CURVES if path.stem == "seed_curves" else None
+            self.read[path] = read_table(path, columns, self.fidelity)
+        rows = self.read[path]
+        absent = set(roles) - set(rows.get("role", ()))
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from hindsight.analysis.summarise import level_text, read_table
 from hindsight.figures import names
@@ -51,14 +50,7 @@ class Tables:
         path = self.folder / name
         if not path.exists():
             return pd.DataFrame(columns=["fidelity", *CELL, *columns])
-        if path.suffix == ".parquet":
-            wanted = list(dict.fromkeys([*CELL, *columns]))
-            there = pq.read_schema(path).names
-            found = [name for name in wanted if name in there]
-            mine = [("fidelity", "==", self.fidelity)]
-            return pd.read_parquet(path, columns=found, filters=mine).reindex(columns=wanted)
-        table = read_table(path)
-        return table[table["fidelity"] == self.fidelity].reset_index(drop=True)
+        return read_table(path, list(dict.fromkeys([*CELL, *columns])), self.fidelity)
 
     def runs(self, measure: Measure) -> pd.DataFrame:
         """Return a row per run, with the measure as `value`."""
