@@ -104,39 +104,39 @@ DASHES = {
 }
 
 
-def _look(colour: str, line: Any = "-", marker: Any = "o", width: float = 1.5) -> Look:
-    return Look(colour, frozen(DASHES.get(str(line), line)), frozen(marker), width)
+def _look(what: Mapping[str, Any]) -> Look:
+    look = {key: what[key] for key in ("colour", "line", "marker", "width") if key in what}
+    if "line" in look:
+        look["line"] = DASHES.get(str(look["line"]), look["line"])
+    return Look(**frozen(look))
 
 
-def _method(arm: dict[str, Any], name: str, **look: Any) -> tuple[dict[str, Any], str, Look]:
-    return arm, name, _look(**look)
-
-
-#: All methods: the keys that an arm must have, the method's name and its look.  The first match
-#: counts.
-METHODS = [_method(**what) for what in document()["looks"]]
-_LOOKS = {name: look for _, name, look in METHODS}
+#: The looks of methods by name.
+METHODS = {what["name"]: _look(what) for what in document()["looks"]}
 #: Looks of swept words.
-WORDS = {word: _look(**what) for word, what in document()["swept"].items()}
+WORDS = {word: _look(what) for word, what in document()["swept"].items()}
 _MARKERS = "^Dv<>ph8"
 
 
 def method_of(entry: Mapping[str, Any]) -> str:
-    """Return the name in METHODS of an entry's arm, or else the arm's own name."""
+    """Return the method of an entry's arm, the first in figures.yaml whose keys it has, or else the
+    arm's own name.
+    """
     what = {name: entry[name] for name in ("role", "algorithm", "her")} | dict(entry["keys"])
     what |= dict.fromkeys(entry["level"], VARIED)
 
     def has(key: str, value: Any) -> bool:
         return what.get(key) is not None if value == SET else bool(what.get(key) == value)
 
-    found = (name for keys, name, _ in METHODS if all(has(k, v) for k, v in keys.items()))
+    looks = document()["looks"]
+    found = (look["name"] for look in looks if all(has(k, v) for k, v in look["arm"].items()))
     return next(found, str(entry["arm"]))
 
 
 def arm_look(method: str) -> Look:
     """Return a method's look; unknown methods get greys that depend only on their names."""
-    if method in _LOOKS:
-        return _LOOKS[method]
+    if method in METHODS:
+        return METHODS[method]
     code = zlib.crc32(method.encode())
     grey = 0x50 + 0x18 * (code % 4)
     dashes = (0, (1 + code // 4 % 5, 1 + code // 20 % 2))
@@ -318,10 +318,11 @@ def save(
         "png": lambda path: _save_png(fig, path),
         "pdf": lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}),
     }
+    paths = [Path(f"{stem}.{kind}") for kind in kinds]
     with styled(paper=paper):
         if (engine := fig.get_layout_engine()) is not None:
             engine.execute(fig)
             fig.set_layout_engine("none")  # one layout is enough
-        for kind in kinds:
-            write_whole(Path(f"{stem}.{kind}"), writers[kind])
-    return [Path(f"{stem}.{kind}") for kind in kinds]
+        for path, kind in zip(paths, kinds, strict=True):
+            write_whole(path, writers[kind])
+    return paths
