@@ -25,12 +25,8 @@ FEWEST_LEVELS = 3  # fewer have no peak
 class Scores:
     """M_c of one arm in one condition, in ascending order of levels.
 
-    Attributes:
-        keys: those of its cells.
-        varied: the name of the swept key.
-        m_c: `[level]`, from all seeds.
-        replicates: `[draw, level]`, from resampled seeds; with fewer than five seeds, copies of
-            m_c.
+    `keys` are those of its cells, `varied` is the swept key. `m_c`: `[level]`, from all seeds;
+    `replicates`: `[draw, level]`, from resampled seeds, or copies of `m_c` with fewer than five.
     """
 
     keys: Sequence[Key]
@@ -93,14 +89,11 @@ def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> Arr
 
 
 def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
-    """Return medians `[step, draw]` over resampled seeds, ignoring NaN; NaN where all are NaN.
+    """Return medians `[step, draw]` of a curve `[step, seed]`, over the seeds in `draws`
+    `[draw, n]`, ignoring NaN; NaN where all are NaN.
 
     The seeds are sorted once per step. A draw's median lies where the counts of its seeds add up to
     half. Sorting each draw would take fifty times as long.
-
-    Args:
-        curve: `[step, seed]`.
-        draws: positions of seeds `[draw, n]`.
     """
     (steps, seeds), (n_draws, n) = curve.shape, draws.shape
     order = np.argsort(curve, axis=1)  # NaN last

@@ -17,13 +17,8 @@ from hindsight.analysis.reduce import Array, Columns, Reduced
 
 @dataclass(frozen=True)
 class Common:
-    """What several cells have in common.
-
-    Attributes:
-        budget: the smallest budget in steps.
-        grid: `[step]`, the steps at which cells are compared; empty if the coarsest grid starts
-            beyond the budget.
-        spacing: that of the coarsest grid, in steps.
+    """What several cells have in common: the smallest budget in steps; the coarsest grid `[step]`
+    up to it, which may be empty; and that grid's spacing.
     """
 
     budget: int

@@ -37,12 +37,10 @@ class Reduced:
     """A cell as arrays on one grid of steps up to the budget; NaN after a run's end.
 
     Attributes:
-        budget: the steps that a run may take.
         env_steps: `[step]`.
         returns, success, minutes: `[seed, step]`.
         updates: `[seed, step]`, per iteration.
         traces: further columns by name, each `[seed, step]`.
-        runs, evaluations: statistics of each run, and EVALUATION_COLUMNS of each evaluation.
         switches: whether the specification ends hindsight before the run.
         unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
         by_episode: whether no row covers more than one episode.

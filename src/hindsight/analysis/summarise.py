@@ -118,10 +118,7 @@ def make_tables(
 ) -> dict[str, pd.DataFrame]:
     """Return every table by file name. One without rows has only the columns of keys.
 
-    Args:
-        cells: keys and reduced cells in the plan's order.
-        vary: the keys that the experiment varies.
-        arm: the columns that identify an arm, its name first.
+    `vary` are the keys that the experiment varies, `arm` the columns that identify an arm.
     """
     keys = ["fidelity", *arm, "level", *vary, *PLACE]
 

@@ -25,10 +25,8 @@ Outcome = Literal["yes", "no", "not tested"]
 class Verdict:
     """The verdict on one claim under one fidelity.
 
-    Attributes:
-        claim: its id.
-        why: the reason if it is not tested.
-        beside: the claim's other measurements by their descriptions, None where untested.
+    `why` is the reason if it is not tested; `beside` are the claim's other measurements by their
+    descriptions, None where untested.
     """
 
     claim: str

@@ -37,12 +37,10 @@ class Measured:
     """What a measure found; NaN without a value or enough for an interval.
 
     Attributes:
-        value: the measured value.
-        low, high: its interval over seeds, with the conditions fixed.
-        wide_low, wide_high: its interval over conditions, for claims about tasks in general.
+        low, high: the value's interval over seeds, with the conditions fixed.
+        wide_low, wide_high: that over conditions, for claims about tasks in general.
         detectable: the difference that would be detected with 80 % power.
         ahead, behind, open: in how many conditions it is for the claim, against it, or neither.
-        conditions: the value in each condition.
         words: further values for the verdict's sentence.
         missing: which of the paper's results are missing.
     """

@@ -40,8 +40,6 @@ class Panel:
     """One panel: its measure, and its entries by the name of their line."""
 
     ax: Axes
-    row: tuple[Any, ...]
-    column: Any
     measure: Measure
     lines: dict[Any, list[Entry]]
 
@@ -118,7 +116,7 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
         for entry in here:
             line = spec.alone[1] if entry in alone else value(entry, spec.lines)
             lines.setdefault(line, []).append(entry)
-        panels.append(Panel(ax, row, column, measure, lines))
+        panels.append(Panel(ax, measure, lines))
     _name_panels(fig, spec, rows, columns, int(13 * size[0]))
     shown = looks(plan, usual, spec.lines)
     if alone:
@@ -171,10 +169,8 @@ def finished(
 ) -> Figure:
     """Finish a figure whose panels are drawn: notes on missing results, legend and head.
 
-    Args:
-        drawn: the meaning of lines and bands, for the subtitle.
-        there: the cells with results.
-        more: further entries of the legend.
+    `drawn` says what lines and bands mean; `there` are the cells with results, and `more` further
+    entries of the legend.
     """
     spec = own.spec
     for panel in own.panels:

@@ -16,6 +16,7 @@ from hindsight.figures import names, panels, style
 from hindsight.figures.panels import MEASURE, PANEL, WIDE, Grid, NoResults, Panel
 from hindsight.figures.specs import FigureSpec, Measure, measures
 from hindsight.figures.tables import (
+    CELL,
     Entry,
     Key,
     Tables,
@@ -27,7 +28,7 @@ from hindsight.figures.tables import (
 )
 
 Array = NDArray[np.float64]
-Spread = tuple[float, float, float]  # a value and the bounds of its interval, or NaN
+Spread = Sequence[float]  # a value and the bounds of its interval, or NaN
 #: Height in inches of a row of `intervals`, and of each of its lines.
 ROW, LINE = 0.1, 0.09
 BARS = {
@@ -68,7 +69,6 @@ class Values:
         return float(whole.mean()), *statistics.bootstrap(strata, statistics.mean)
 
     def one(self, key: Key) -> float:
-        """Return a cell's own mean."""
         return self.given[key][0] if key in self.given else float(self.runs[key].mean())
 
 
@@ -81,16 +81,15 @@ def read(tables: Tables, spec: FigureSpec) -> dict[Measure, Values]:
 
 
 def _values(tables: Tables, measure: Measure) -> Values:
-    if measure.bounds:
-        table = tables.read(f"{measure.table}.csv")
-        rows = {} if table.empty else by_condition(table.dropna(subset=[measure.column]))
-        columns = [measure.column, *measure.bounds]
-        found = {key: row.iloc[0][columns].astype(float) for key, row in rows.items()}
-        return Values(
-            {}, {key: (row.iloc[0], row.iloc[1], row.iloc[2]) for key, row in found.items()}
-        )
-    runs = by_condition(tables.runs(measure))
-    return Values({key: own["value"].to_numpy(float) for key, own in runs.items()}, {})
+    if not measure.bounds:
+        runs = by_condition(tables.runs(measure))
+        return Values({key: own["value"].to_numpy(float) for key, own in runs.items()}, {})
+    table = tables.read(f"{measure.table}.csv")
+    if table.empty:
+        return Values({}, {})
+    rows = table.dropna(subset=[measure.column])[[*CELL, measure.column, *measure.bounds]]
+    found = rows.itertuples(index=False, name=None)
+    return Values({}, {(arm, level, place): spread for arm, level, place, *spread in found})
 
 
 def along(tables: Tables, spec: FigureSpec) -> Figure:
