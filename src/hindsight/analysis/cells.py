@@ -84,7 +84,6 @@ class Cell:
 
     @property
     def budget(self) -> int:
-        """The environment steps that a run may take."""
         return int(self.metadata["spec"]["steps"])
 
 
@@ -284,7 +283,6 @@ def _problems(cell: Cell) -> Iterator[str]:
 
 
 def _impossible(cell: Cell) -> Iterator[str]:
-    """Yield impossible rows and values."""
     where = cell.metadata["spec"].get("environment", {})
     returns, longest = _possible(where)
     bounds = {

@@ -27,7 +27,6 @@ class Common:
 
     @classmethod
     def of(cls, cells: Sequence[Reduced]) -> Common:
-        """Return what these cells have in common."""
         end = min(cell.env_steps[-1] for cell in cells)
         grids = [cell.env_steps[cell.env_steps <= end] for cell in cells]
         spacing = max(float(cell.env_steps[0]) for cell in cells)

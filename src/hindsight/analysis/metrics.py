@@ -64,7 +64,6 @@ def maximum_steps(median: Array) -> tuple[int, int]:
 
 
 def maximum_median_return(median: Array) -> float:
-    """Return the maximum of a median curve."""
     return float(median[maximum_steps(median)[0]])
 
 

@@ -38,7 +38,6 @@ NO_INTERVAL = Interval(float("nan"), float("nan"))
 
 
 def mean(values: Array) -> Array:
-    """Return the mean over the last axis."""
     return np.mean(values, axis=-1)
 
 

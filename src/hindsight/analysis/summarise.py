@@ -35,7 +35,7 @@ BINS = 1000
 PAIRED_METRICS = ("auc", "final_return")
 #: For other tasks, whose returns have no common scale.
 TASK_METRICS = ("success_auc", "final_evaluation_success")
-SPREAD = ("mean", "iqm")
+SPREAD = {"mean": statistics.mean, "iqm": statistics.iqm}
 #: The return at which the median run is timed. The time to an arm's own maximum is short if that
 #: maximum is low.
 LEVEL = 0.8
@@ -64,16 +64,11 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     """
     plan = read_plan(plan_path)
     write_if_changed(out / "plan.json", plan_path.read_text(encoding="utf-8"))
-    paths = {entry["cell"]: Path(entry["cell"]) for entry in plan["entries"]}
-    paths = {name: path for name, path in paths.items() if path.exists()}
-    missing = [entry for entry in plan["entries"] if entry["cell"] not in paths]
-    cells = _load(paths)
+    cells = _load(dict.fromkeys(e["cell"] for e in plan["entries"] if Path(e["cell"]).exists()))
+    there = [entry for entry in plan["entries"] if entry["cell"] in cells]
+    missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
     reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
-    present = [
-        (_key(entry, plan["vary"]), reduce(entry["cell"], entry.get("seeds")))
-        for entry in plan["entries"]
-        if entry["cell"] in cells
-    ]
+    present = [(_key(e, plan["vary"]), reduce(e["cell"], e.get("seeds"))) for e in there]
     tables = make_tables(present, plan["vary"], arm_keys(plan))
     for name, table in tables.items():
         _write_table(table, out / name)
@@ -81,8 +76,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     diverged = [
         {name: entry[name] for name in ("fidelity", "arm", "level", "condition")}
         | {"seed": seed, "step": step}
-        for entry in plan["entries"]
-        if entry["cell"] in cells
+        for entry in there
         for seed, step in cells[entry["cell"]].diverged.items()
     ]
     found = {
@@ -93,17 +87,16 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     return missing
 
 
-def _load(paths: dict[str, Path]) -> dict[str, Cell]:
+def _load(paths: Iterable[str]) -> dict[str, Cell]:
     """Load all cells, or raise a DamagedError that names every cell that cannot be used."""
-    cells, reasons, damaged = {}, [], []
-    for name, path in paths.items():
+    cells, damaged = {}, dict[Path, str]()
+    for path in paths:
         try:
-            cells[name] = load_cell(path)
+            cells[path] = load_cell(path)
         except ResultError as error:
-            reasons.append(str(error))
-            damaged.append(path)
+            damaged[Path(path)] = str(error)
     if damaged:
-        raise DamagedError("; ".join(reasons), *damaged)
+        raise DamagedError("; ".join(damaged.values()), *damaged)
     return cells
 
 
@@ -220,10 +213,9 @@ def _maximum(median: Array) -> float:
 
 def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
     """Return the mean or IQM of pooled values, with its stratified bootstrap interval."""
-    statistic = {"mean": statistics.mean, "iqm": statistics.iqm}[name]
-    interval = statistics.bootstrap(strata, statistic)
-    value = float(statistic(np.concatenate(strata)))
-    return {column: value, f"{prefix}_low": interval.low, f"{prefix}_high": interval.high}
+    low, high = statistics.bootstrap(strata, SPREAD[name])
+    value = float(SPREAD[name](np.concatenate(strata)))
+    return {column: value, f"{prefix}_low": low, f"{prefix}_high": high}
 
 
 def _seed_curves(cell: Reduced) -> Columns:

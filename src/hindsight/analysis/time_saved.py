@@ -111,13 +111,12 @@ def _estimate(
 ) -> tuple[float, float, float]:
     """Return a statistic's mean over conditions, and its interval."""
     sizes = [len(pairs.difference) for pairs in conditions]
-    values = [statistic(p, np.arange(n)[None]) for p, n in zip(conditions, sizes, strict=True)]
-    value = float(np.mean(values))
-    replicates = []
+    values, replicates = [], []
     for pairs, n in zip(conditions, sizes, strict=True):
+        (value,) = statistic(pairs, np.arange(n)[None])
         few = n < statistics.FEWEST_SEEDS
-        draws = np.tile(np.arange(n), (DRAWS, 1)) if few else draw_seeds(n)
-        replicates.append(statistic(pairs, draws))
+        values.append(value)
+        replicates.append(np.full(DRAWS, value) if few else statistic(pairs, draw_seeds(n)))
     pooled = statistics.over_conditions(np.stack(replicates))
     n = max(len(conditions), min(sizes))
-    return value, *statistics.percentile_interval(pooled, n, confidence)
+    return float(np.mean(values)), *statistics.percentile_interval(pooled, n, confidence)

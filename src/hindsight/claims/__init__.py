@@ -16,7 +16,7 @@ from hindsight.claims.data import CLAIMS, Claim
 from hindsight.claims.evidence import Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
-from hindsight.io.files import write_whole
+from hindsight.io.files import as_json, write_if_changed
 
 Outcome = Literal["yes", "no", "not tested"]
 
@@ -51,7 +51,6 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
 
 
 def judged(claim: Claim, evidence: Evidence) -> Verdict:
-    """Return the verdict on one claim."""
     measure = MEASURES[claim.measure]
     try:
         measured = measure(evidence, **claim.arguments)
@@ -73,8 +72,7 @@ def write_claims(tables_dir: str | Path) -> list[Verdict]:
     directory = Path(tables_dir)
     verdicts = evaluate(directory)
     rows = [{"sentence": CLAIMS[verdict.claim].sentence} | row_of(verdict) for verdict in verdicts]
-    text = json.dumps(rows, indent=1) + "\n"
-    write_whole(directory / "claims.json", lambda part: part.write_text(text))
+    write_if_changed(directory / "claims.json", as_json(rows))
     return verdicts
 
 

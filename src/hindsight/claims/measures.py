@@ -50,7 +50,6 @@ def _log_time(runs: pd.DataFrame, time: str = "learn_step") -> pd.Series:
 
 
 def _by_run(found: Mapping[Any, float]) -> pd.Series:
-    """Return values by (condition, seed) as a series."""
     index = pd.MultiIndex.from_tuples(list(found), names=RUN)
     return pd.Series(list(found.values()), index, dtype=float)
 

@@ -78,7 +78,6 @@ def _over_seeds(seeds: list[Array]) -> Curve:
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
-    """Draw the grid of a spec."""
     own = panels.grid(tables, spec)
     found = _read(tables, own)
     if not found:
@@ -93,32 +92,22 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     marks: set[str] = set()
     counts = max(len(curve.seeds) for curve in found.values())
     for panel in own.panels:
-        most, high = len(panel.lines), panel.ax.get_xlim()[1]
-        faint = min(0.6, max(0.07 if most > FEW else 0.18, 8.0 / (max(most, 1) * counts)))
+        few = len(panel.lines) <= FEW
+        faint = max(0.18 if few else 0.07, 8.0 / (max(len(panel.lines), 1) * counts))
         for order, (name, entries) in enumerate(panel.lines.items()):
-            key = key_of(entries[0])
+            key, look = key_of(entries[0]), own.looks[name]
             if (curve := drawn.get((panel.measure.column, key))) is not None:
-                look = own.looks[name]
-                _draw_seeds(panel.ax, curve, unit, look, faint)
-                marked = "none" if own.many else look.marker
-                _draw_median(
-                    panel.ax, curve, unit, replace(look, marker=marked), order, band=most <= FEW
-                )
-                marks |= _mark_end(
-                    panel.ax,
-                    curve,
-                    unit,
-                    look,
-                    ended.get(key, ""),
-                    high,
-                    few=most <= FEW and panel.measure.limits is not None,
-                )
+                _draw_seeds(panel.ax, curve, unit, look, min(0.6, faint))
+                shown = replace(look, marker="none") if own.many else look
+                _draw_median(panel.ax, curve, unit, shown, order, band=few)
+                dotted = few and panel.measure.limits is not None
+                marks |= _mark_end(panel.ax, curve, unit, look, ended.get(key, ""), few=dotted)
         _note_absent(
             panel, {key for column, key in found if column == panel.measure.column}, unlike
         )
     more = [
-        style.Look(style.FAINT, "none", ENDS[end][0]).handle(ENDS[end][1], markeredgewidth=1.5)
-        for end in ENDS
+        style.Look(style.FAINT, "none", marker).handle(label, markeredgewidth=1.5)
+        for end, (marker, label) in ENDS.items()
         if end in marks
     ]
     if spec.authors and tables.fidelity == "released":
@@ -196,33 +185,16 @@ def _draw_median(
     x = curve.x / unit
     if band:
         ax.fill_between(x, curve.low, curve.high, color=look.colour, alpha=0.16, linewidth=0)
-    ax.plot(
-        x,
-        curve.middle,
-        color=look.colour,
-        linestyle=look.line,
-        linewidth=look.width,
-        marker=look.marker,
-        markersize=3.2,
-        markevery=(0.06 + 0.045 * (order % 5), 0.26),
-        zorder=3,
-    )
+    every = (0.06 + 0.045 * (order % 5), 0.26)
+    ax.plot(x, curve.middle, **look.drawn(markersize=3.2, markevery=every, zorder=3))
 
 
 def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: float) -> None:
     """Draw every seed as a thin line, rasterized so that the PDF stays small."""
     lines = [run / [unit, 1.0] for run in curve.seeds]
-    ax.add_collection(
-        LineCollection(
-            lines,
-            colors=look.colour,
-            linewidths=0.45,
-            alpha=alpha,
-            zorder=0.7,  # above the grid
-            rasterized=True,
-        ),
-        autolim=False,
-    )
+    bundle = LineCollection(lines, colors=look.colour, linewidths=0.45, alpha=alpha)
+    bundle.set(zorder=0.7, rasterized=True)  # above the grid
+    ax.add_collection(bundle, autolim=False)
     if ax.get_autoscaley_on():
         ends = [run[[run[:, 1].argmin(), run[:, 1].argmax()]] for run in lines]
         ax.update_datalim(np.concatenate(ends), updatex=False)
@@ -230,16 +202,16 @@ def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: fl
 
 
 def _mark_end(
-    ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, high: float, *, few: bool
+    ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, *, few: bool
 ) -> set[str]:
-    """Mark the reason where a line ends before `high`, its axis' end; return it in a set.
+    """Mark the reason where a line ends before its axis; return it in a set.
 
     If `few`, perfect lines are continued by dots. A median below the top means that half of the
     runs became perfect and the others did not learn.
     """
-    if ended not in ENDS or curve.end / unit > 0.9 * high:
+    end, last, high = curve.end / unit, curve.middle[-1], ax.get_xlim()[1]
+    if ended not in ENDS or end > 0.9 * high:
         return set()
-    end, last = curve.end / unit, curve.middle[-1]
     if ended == "early" and few and last < NEAR_TOP:
         ended = "half"
     ax.plot([end], [last], ENDS[ended][0], color=look.colour, markersize=5.5 if few else 4,

@@ -88,10 +88,14 @@ class Look:
     marker: Any = "o"
     width: float = 1.5
 
+    def drawn(self, **more: Any) -> dict[str, Any]:
+        """Return the arguments of matplotlib's lines."""
+        look = {"color": self.colour, "linestyle": self.line, "marker": self.marker}
+        return look | {"linewidth": self.width} | more
+
     def handle(self, label: str, **more: Any) -> Line2D:
         """Return an entry for the legend."""
-        look = {"color": self.colour, "linestyle": self.line, "marker": self.marker}
-        return Line2D([], [], linewidth=self.width, label=label, **(look | more))
+        return Line2D([], [], label=label, **self.drawn(**more))
 
 
 VARIED = object()  # the value of a key that the experiment varies
@@ -246,19 +250,9 @@ def _legend_rows(handles: Sequence[Line2D], width: float) -> list[list[Line2D]]:
 
 def row_label(ax: Axes, text: str) -> None:
     """Write the name of a row of panels to the right of it."""
-    ax.annotate(
-        text,
-        (1, 0.5),
-        xytext=(5, 0),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        rotation=-90,
-        va="center",
-        ha="left",
-        multialignment="center",
-        color=TEXT,
-        annotation_clip=False,
-    )
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    turned = {"rotation": -90, "va": "center", "multialignment": "center"}
+    ax.annotate(text, (1, 0.5), (5, 0), **place, **turned, annotation_clip=False)
 
 
 def number_axis(ax: Axes, low: float, high: float, *, log: bool) -> None:

@@ -69,7 +69,6 @@ class Judged:
 
     @property
     def summary(self) -> dict[tuple[str, str], list[str]]:
-        """The fidelities by verdict and sentence."""
         found: dict[tuple[str, str], list[str]] = {}
         for fidelity, row in self.verdicts.items():
             found.setdefault((row["verdict"], row["says"]), []).append(fidelity)
@@ -195,7 +194,6 @@ def _drawn(tables: Path, figures: Path, notes: Notes) -> dict[str, Picture]:
 
 
 def _diverged(tables: Path, plans: Sequence[dict[str, Any]]) -> Notes:
-    """Return which runs diverged, in words."""
     found = {}
     for plan in plans:
         path = tables / plan["experiment"] / RECORD
@@ -273,7 +271,6 @@ class Texts:
     pages: Mapping[str, Path]
 
     def main(self) -> str:
-        """Render REPLICATION.md."""
         first: dict[str, str] = {}  # by figure, the claim that shows it: the first that has it
         for judged in self.report.claims:
             for picture in list(judged.pictures.values())[:1]:

@@ -133,5 +133,4 @@ def animation(path: Path) -> dict[str, str | int]:
 
 
 def link(path: Path, page: Path) -> str:
-    """Return a file's address relative to a page."""
     return Path(os.path.relpath(path, page.parent)).as_posix()
