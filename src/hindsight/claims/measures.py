@@ -266,14 +266,13 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
         raise Untested("one of the two never succeeds at the easiest level")
 
     seeds = min(map(len, strata[0]))
+    each = [np.array([values.mean(axis=0) for values in own]) for own in strata]
     by_seed, by_place, places = [], [], draw_seeds(len(strata[0]), 1)
-    for own in strata:
-        means = np.array([values.mean(axis=0) for values in own])
+    for own, means in zip(strata, each, strict=True):
         draws = np.stack([values[draw_seeds(len(values))].mean(axis=1) for values in own], axis=1)
         by_seed.append(np.append(kept(means)[None], kept(draws)))
         by_place.append(kept(means[places]))
     value, replicates = by_seed[0][0] - by_seed[1][0], by_seed[0][1:] - by_seed[1][1:]
-    each = [np.array([values.mean(axis=0) for values in own]) for own in strata]
     alone = kept(each[0][:, None]) - kept(each[1][:, None])
     # Nothing can be kept where one of the two does not succeed at the easiest level.
     fails = np.minimum(each[0][:, 0], each[1][:, 0]) < FLOOR

@@ -99,20 +99,10 @@ class Look:
 
 
 VARIED = object()  # the value of a key that the experiment varies
-#: Dashes by their names in figures.yaml.
-DASHES = {
-    "dashed": (0, (4, 1.6)),
-    "dotted": (0, (1, 1)),
-    "dash-dot": (0, (5, 1.3, 1, 1.3)),
-    "long": (0, (8, 1.5)),
-}
 
 
 def _look(what: Mapping[str, Any]) -> Look:
-    look = {key: what[key] for key in ("colour", "line", "marker", "width") if key in what}
-    if "line" in look:
-        look["line"] = DASHES.get(str(look["line"]), look["line"])
-    return Look(**frozen(look))
+    return Look(**{key: x for key, x in frozen(what).items() if key not in ("arm", "name")})
 
 
 #: The looks of methods by name.

@@ -159,9 +159,7 @@ def values(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> lis
         entries = sorted(entries, key=_rank)
     if facet in ("arm", "line"):
         arms = plan["arms"]
-        entries = sorted(
-            entries, key=lambda e: (arms.index(e["arm"]), facet == "line" and _rank(e))
-        )
+        entries = sorted(entries, key=lambda e: (arms.index(e["arm"]), _rank(e)))
     found = list(dict.fromkeys(value(e, facet) for e in entries))
     orders: dict[str, Iterable[Any]] = {
         "spawn": names.SPAWNS, "prey": names.PREYS, "place": names.CONDITIONS,
