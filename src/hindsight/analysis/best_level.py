@@ -72,7 +72,7 @@ def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
     """
     there = np.flatnonzero(~np.isnan(cell.returns).all(axis=0))
     end = int(there[-1]) + 1 if there.size else 1
-    returns = metrics.carry_forward(cell.returns[:, :end])
+    returns = cell.carried_returns[:, :end]
     return cell.env_steps[:end], np.ascontiguousarray(metrics.scaled(returns).T)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +38,7 @@ class Reduced:
     Attributes:
         env_steps: `[step]`.
         returns, success, minutes: `[seed, step]`.
+        carried_returns, carried_success: the same; after a run's end, its last value.
         updates: `[seed, step]`, per iteration.
         traces: further columns by name, each `[seed, step]`.
         switches: whether the specification ends hindsight before the run.
@@ -52,6 +52,8 @@ class Reduced:
     env_steps: Array
     returns: Array
     success: Array
+    carried_returns: Array
+    carried_success: Array
     minutes: Array
     updates: Array
     traces: dict[str, Array]
@@ -61,16 +63,6 @@ class Reduced:
     unit_returns: bool
     by_episode: bool
     timed_on: str
-
-    @cached_property
-    def carried_returns(self) -> Array:
-        """The returns `[seed, step]`; after a run's end, its last one."""
-        return metrics.carry_forward(self.returns)
-
-    @cached_property
-    def carried_success(self) -> Array:
-        """The success rates `[seed, step]`; after a run's end, its last one."""
-        return metrics.carry_forward(self.success)
 
 
 def grouped(
@@ -156,8 +148,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "learn_minutes": np.where(learns, minutes[np.arange(seeds.size), learned], np.nan),
     }  # fmt: skip
     return Reduced(
-        cell.budget, seeds, env_steps, returns, success, minutes, updates, traces, runs,
-        evaluations, switches, unit_returns,
+        cell.budget, seeds, env_steps, returns, success, full, full_success, minutes, updates,
+        traces, runs, evaluations, switches, unit_returns,
         bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
         f"{processor}, {cell.metadata['runs_per_axis']} runs sharing an axis",
     )  # fmt: skip
