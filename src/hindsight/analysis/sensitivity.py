@@ -46,7 +46,7 @@ def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
             for i, curve in enumerate(curves)
         ]
         draws = metrics.sensitivity(np.stack(resampled, axis=-1))
-    low, high = _interval(draws)
+    low, high = statistics.NO_INTERVAL if draws is None else statistics.percentile_interval(draws)
     row = {
         "best": tops.max(), "worst": tops.min(),
         "sensitivity_percent": float(metrics.sensitivity(tops)), "low": low, "high": high,
@@ -59,13 +59,8 @@ def _worst_case(conditions: Sequence[tuple[Key, Array | None]]) -> Key:
     """Return the largest sensitivity over conditions; its interval if every condition has one."""
     worst = max((row for row, _ in conditions), key=lambda row: float(row["sensitivity_percent"]))
     replicates = [draws for _, draws in conditions if draws is not None]
-    whole = len(replicates) == len(conditions)
-    low, high = _interval(np.nanmax(np.stack(replicates), axis=0) if whole else None)
+    low, high = statistics.NO_INTERVAL
+    if len(replicates) == len(conditions):
+        low, high = statistics.percentile_interval(np.nanmax(np.stack(replicates), axis=0))
     fewest = {name: min(row[name] for row, _ in conditions) for name in ("n_levels", "n_seeds")}
     return worst | fewest | {"low": low, "high": high, "n_conditions": len(conditions)}
-
-
-def _interval(replicates: Array | None) -> statistics.Interval:
-    if replicates is None or np.isnan(replicates).any():
-        return statistics.NO_INTERVAL
-    return statistics.percentile_interval(replicates)

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,14 +26,8 @@ FEWEST_SEEDS = 5
 NORMAL_95 = NormalDist().inv_cdf(0.975)
 
 
-class Interval(NamedTuple):
-    """Lower and upper bound, or NaN."""
-
-    low: float
-    high: float
-
-
-NO_INTERVAL = Interval(float("nan"), float("nan"))
+Interval = tuple[float, float]  # lower and upper bound, or NaN
+NO_INTERVAL: Interval = (float("nan"), float("nan"))
 
 
 def mean(values: Array) -> Array:
@@ -57,7 +50,8 @@ def wilson(successes: int, n: int) -> Interval:
     """Return Wilson's 95 % score interval of a share; NaN for n = 0."""
     if n == 0:
         return NO_INTERVAL
-    return Interval(*scipy.stats.binomtest(successes, n).proportion_ci(method="wilson"))
+    low, high = scipy.stats.binomtest(successes, n).proportion_ci(method="wilson")
+    return low, high
 
 
 def bootstrap(strata: Sequence[ArrayLike], statistic: Statistic, draws: int = DRAWS) -> Interval:
@@ -118,7 +112,7 @@ def percentile_interval(
         return NO_INTERVAL
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(replicates, [tail, 1.0 - tail])
-    return Interval(float(low), float(high))
+    return float(low), float(high)
 
 
 def over_conditions(replicates: Array) -> Array:
@@ -196,14 +190,12 @@ def logrank(
     `event_*` are the steps at which runs solved the task, `censored_*` those at which the other
     runs ended. 1 if the test has no information: no run solved it, or all did at the same step.
     """
-    events = [np.asarray(values, dtype=np.float64) for values in (event_a, event_b)]
-    censored = [np.asarray(values, dtype=np.float64) for values in (censored_a, censored_b)]
-    if min(len(e) + len(c) for e, c in zip(events, censored, strict=True)) == 0:
-        return float("nan")
     samples = [
-        scipy.stats.CensoredData(uncensored=e, right=c)
-        for e, c in zip(events, censored, strict=True)
+        scipy.stats.CensoredData(uncensored=events, right=censored)
+        for events, censored in ((event_a, censored_a), (event_b, censored_b))
     ]
+    if not all(map(len, samples)):
+        return float("nan")
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         p = float(scipy.stats.logrank(samples[0], samples[1]).pvalue)

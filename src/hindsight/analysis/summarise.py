@@ -295,8 +295,8 @@ def _pair_rows(baseline: Columns, arm: Columns, budget: int, compared: Sequence[
             "solved_arm": n_solved[1] / n_runs[1],
             "p_fisher": statistics.fisher(n_solved[0], n_runs[0], n_solved[1], n_runs[1]),
             "probability_of_improvement": chance,
-            "probability_low": bounds.low,
-            "probability_high": bounds.high,
+            "probability_low": bounds[0],
+            "probability_high": bounds[1],
             "p_logrank": p_logrank,
         })  # fmt: skip
     return rows
