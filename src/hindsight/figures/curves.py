@@ -43,7 +43,6 @@ class Curve:
         x, middle, low, high: `[point]`, the median over seeds and the quartiles until half of the
             runs have ended; a run that ended earlier keeps its last value.
         seeds: by run, `[row, (x, y)]`.
-        end: where half of the runs have ended.
     """
 
     x: Array
@@ -51,7 +50,10 @@ class Curve:
     low: Array
     high: Array
     seeds: list[Array]
-    end: float
+
+    @property
+    def end(self) -> float:
+        return float(self.x[-1])
 
 
 def curve_of(rows: pd.DataFrame, x: str, measure: Measure) -> Curve | None:
@@ -69,12 +71,12 @@ def _over_seeds(seeds: list[Array]) -> Curve:
     """Return the curve of runs `[row, (x, y)]`."""
     first = min(run[0, 0] for run in seeds)
     end = float(np.quantile([run[-1, 0] for run in seeds], 0.5, method="lower"))
-    grid = np.linspace(first, max(end, first), POINTS)
+    grid = np.linspace(first, end, POINTS)
     if first > 0:
-        grid = np.union1d(grid, np.geomspace(first, max(end, first), POINTS))
+        grid = np.union1d(grid, np.geomspace(first, end, POINTS))
     values = np.array([np.interp(grid, run[:, 0], run[:, 1]) for run in seeds])
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
-    return Curve(grid, middle, low, high, seeds, end)
+    return Curve(grid, middle, low, high, seeds)
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
@@ -84,7 +86,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         raise NoResults
     unlike = _timed_unlike(tables, own) if spec.x == "minutes" else set()
     drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
-    unit, x_label, log = _scale_x(own, drawn)
+    unit, x_label = _scale_x(own, drawn)
     # Before anything is drawn, so that matplotlib does not fit the axes to each line anew.
     for first, *_ in panels.sharing(own.panels, "y"):
         style.scale(first.ax, first.measure.limits, log=first.measure.log)
@@ -114,7 +116,6 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         more = [*_draw_authors(own, tables, unit), *more]
     band = "" if max(len(p.lines) for p in own.panels) > FEW else "; band: middle half of the seeds"
     words = f"line: median over seeds, until half have ended{band}; thin: every seed"
-    x_label += ", logarithmic" if log else ""
     if unlike:
         words += "; left out: what was timed on another processor"
     keys = {key for _, key in found}
@@ -156,11 +157,10 @@ def _ended(tables: Tables) -> dict[Key, str]:
     }
 
 
-def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, str, bool]:
-    """Set the x axes of all panels, up to the end of the last line.
+def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, str]:
+    """Set the x axes of all panels, up to the end of the last line; return the unit and the label.
 
-    Returns the unit, the label, and whether the axes are logarithmic, which they are if many lines
-    end early.
+    The axes are logarithmic if many lines end early.
     """
     ends = [curve.end for curve in drawn.values()]
     unit = (1e3 if max(ends) < 1e6 else 1e6) if own.spec.x == "env_steps" else 1.0
@@ -175,7 +175,7 @@ def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, 
         first = min(curve.x[0] for curve in here) / unit
         low = max(first, high / 1000) if log else 0.0
         style.number_axis(group[0].ax, low, high * (1.08 if log else 1.02), log=log)
-    return unit, label, log
+    return unit, f"{label}, logarithmic" if log else label
 
 
 def _draw_median(

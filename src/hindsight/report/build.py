@@ -8,7 +8,7 @@ experiment's tables, the figures, the cells' metadata, and the page of deviation
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -246,9 +246,9 @@ def _chapter(
         if len(settings) < 2:
             columns = [column for column in columns if column != present.LEVEL]
         for fidelity, rows in frame.groupby("fidelity", sort=False):
-            table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"])
             note = notes.get((name, str(fidelity)), "")
-            chapter.tables.setdefault(file, []).append(replace(table, note=note))
+            table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"], note)
+            chapter.tables.setdefault(file, []).append(table)
     return chapter
 
 

@@ -181,7 +181,9 @@ OF_TASKS = {
 }
 
 
-def table(title: str, frame: pd.DataFrame, columns: list[Column], arms: list[str]) -> Table:
+def table(
+    title: str, frame: pd.DataFrame, columns: list[Column], arms: list[str], note: str = ""
+) -> Table:
     """Return the frame's rows as text: first those over all conditions, then by condition.
 
     Within a condition, rows are sorted by level and then by arm, in the order of `arms`.
@@ -194,4 +196,4 @@ def table(title: str, frame: pd.DataFrame, columns: list[Column], arms: list[str
     keys = [key for key in orders if key in frame]
     frame = frame.sort_values(keys, key=lambda column: column.map(orders[str(column.name)].index))
     rows = [[text(row) for _, text in columns] for row in frame.to_dict("records")]
-    return Table(title, [name for name, _ in columns], rows)
+    return Table(title, [name for name, _ in columns], rows, note)
