@@ -1,7 +1,7 @@
 """Read the tables that a claim is judged by, and measure means over conditions and seeds."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -56,7 +56,7 @@ class Measured:
     ahead: int = 0
     behind: int = 0
     open: int = 0
-    conditions: dict[str, float] = field(default_factory=dict)
+    conditions: Mapping[Any, float] = field(default_factory=dict)
     words: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 

@@ -241,7 +241,7 @@ def _legend_rows(handles: Sequence[Line2D], width: float) -> list[list[Line2D]]:
 def row_label(ax: Axes, text: str) -> None:
     """Write the name of a row of panels to the right of it."""
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    turned = {"rotation": -90, "va": "center", "multialignment": "center"}
+    turned: dict[str, Any] = {"rotation": -90, "va": "center", "multialignment": "center"}
     ax.annotate(text, (1, 0.5), (5, 0), **place, **turned, annotation_clip=False)
 
 
