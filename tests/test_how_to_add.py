@@ -220,7 +220,6 @@ ENTRY_OF_P10 = """
     unit: share
     says: "{value} of the runs do."
     figure: entropy
-    experiments: [algorithms]
     dated: 2026-12-01
 """
 #: Judges the claims on some tables, and tells the verdicts with their words.

@@ -117,18 +117,17 @@ def test_a_missing_and_a_foreign_file(tmp_path):
     assert "lacks the columns phase" in refused(foreign)
 
 
-@pytest.mark.parametrize("told", [b"[" * 100_000, b"\xff", b'{"spec": 1', b"1"])
+@pytest.mark.parametrize("told", ["[" * 100_000, '{"spec": 1', "1"])
 def test_what_a_file_says_of_itself_is_no_json(path, told):
-    table = pq.read_table(path)
-    pq.write_table(table.replace_schema_metadata({b"hindsight": told}), path)
+    pq.write_table(sealed(pq.read_table(path), told), path)
     assert about(path) == {}
-    assert "metadata" in refused(path)
+    assert "not a readable results file" in refused(path)
 
 
 def test_a_file_without_metadata_or_checksum(path):
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({}), path)
-    assert "no key 'hindsight'" in refused(path)
+    assert "its checksum is missing" in refused(path)
     pq.write_table(table.replace_schema_metadata({ABOUT: table.schema.metadata[ABOUT]}), path)
     assert "its checksum is missing or does not match its content" in refused(path)
 

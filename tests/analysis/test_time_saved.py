@@ -79,4 +79,3 @@ def test_levels_are_compared_with_their_own_baseline(tmp_path):
 def test_without_ppo_her_there_is_nothing_to_compare_with(tmp_path):
     table = table_of(tmp_path, arms=("MEHER", "PPO-HER-2-PPO"))
     assert table.empty
-    assert "saved_share" in table

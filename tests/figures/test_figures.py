@@ -353,7 +353,7 @@ def test_figures_are_of_experiments_and_use_every_measure():
 
 
 def test_looks_differ_and_names_cover_the_specification():
-    looks = {name: look for _, name, look in style.METHODS}
+    looks = style.METHODS
     told = {(look.colour, str(look.line), str(look.marker)): name for name, look in looks.items()}
     assert set(looks) - set(told.values()) == {"PPO-HER"}  # as DDPG + HER, on tasks of its own
     assert style.arm_look("A2C") == style.arm_look("A2C") != style.arm_look("TRPO")

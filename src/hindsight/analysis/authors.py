@@ -32,12 +32,7 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
     `ours` are numbers of runs; `difference` is the difference of median returns (theirs minus ours)
     at the checkpoint where it is largest; `p_holm` is the smallest p-value of the exact
     Mann-Whitney tests, with Holm's correction. Both are NaN where we have no runs with the authors'
-    network.
-
-    Args:
-        path: the authors' curves.
-        curves: rows of seed_curves.parquet of our experiment `algorithms`.
-        network: our network, such as `64x64`.
+    network. `curves` are rows of seed_curves.parquet, `network` is such as `64x64`.
     """
     table = []
     for (condition, arm, size), theirs in read(path).items():

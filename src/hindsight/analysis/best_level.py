@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics, statistics
@@ -20,39 +19,25 @@ from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 DRAWS = 1000
 S_RATIO = "s_ratio"
 FEWEST_LEVELS = 3  # fewer have no peak
-M_C_COLUMNS = ("m_c", "m_c_low", "m_c_high", "n_seeds")
-BEST_COLUMNS = (
-    "best_level", "best_to", "low", "high", "m_c", "single_peaked",
-    "lean", "lean_low", "lean_high", "n_levels", "n_conditions", "n_seeds",
-)  # fmt: skip
-
-
-PLACE = ("fidelity", "arm", "condition")
 
 
 @dataclass(frozen=True)
 class Scores:
     """M_c of one arm in one condition, in ascending order of levels.
 
-    Attributes:
-        key: the key of its first cell.
-        varied: the name of the swept key.
-        m_c: `[level]`, from all seeds.
-        replicates: `[draw, level]`, from resampled seeds; with fewer than five seeds, copies of
-            m_c.
+    `keys` are those of its cells, `varied` is the swept key. `m_c`: `[level]`, from all seeds;
+    `replicates`: `[draw, level]`, from resampled seeds, or copies of `m_c` with fewer than five.
     """
 
-    key: Key
+    keys: Sequence[Key]
     varied: str
-    levels: tuple[float, ...]
     m_c: Array
     replicates: Array
     n_seeds: int
 
     @property
-    def place(self) -> tuple[Any, ...]:
-        """Fidelity, arm and condition, which identify it."""
-        return tuple(self.key[name] for name in PLACE)
+    def levels(self) -> Array:
+        return np.array([float(key[self.varied]) for key in self.keys])
 
 
 def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Scores]:
@@ -63,16 +48,16 @@ def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Sco
     if len(vary) != 1 or not all(type(key[vary[0]]) in (int, float) for key, _ in cells):
         return []
     found = []
-    for group in grouped(cells, *PLACE).values():
+    for group in grouped(cells, "fidelity", "arm", "condition").values():
         group.sort(key=lambda item: item[0][vary[0]])
-        levels = tuple(float(key[vary[0]]) for key, _ in group)
         curves = [scaled_curves(cell) for _, cell in group]
         n_seeds = min(len(cell.seeds) for _, cell in group)
         m_c = _m_c(curves, np.arange(n_seeds)[None])
-        replicates = np.broadcast_to(m_c, (DRAWS, len(levels)))
+        replicates = np.broadcast_to(m_c, (DRAWS, len(group)))
         if n_seeds >= statistics.FEWEST_SEEDS:
             replicates = _m_c(curves, draw_seeds(n_seeds))
-        found.append(Scores(group[0][0], vary[0], levels, m_c[0], replicates, n_seeds))
+        keys = [key for key, _ in group]
+        found.append(Scores(keys, vary[0], m_c[0], replicates, n_seeds))
     return found
 
 
@@ -87,7 +72,7 @@ def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
     """
     there = np.flatnonzero(~np.isnan(cell.returns).all(axis=0))
     end = int(there[-1]) + 1 if there.size else 1
-    returns = metrics.carry_forward(cell.returns[:, :end])
+    returns = cell.carried_returns[:, :end]
     return cell.env_steps[:end], np.ascontiguousarray(metrics.scaled(returns).T)
 
 
@@ -104,14 +89,11 @@ def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> Arr
 
 
 def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
-    """Return medians `[step, draw]` over resampled seeds, ignoring NaN; NaN where all are NaN.
+    """Return medians `[step, draw]` of a curve `[step, seed]`, over the seeds in `draws`
+    `[draw, n]`, ignoring NaN; NaN where all are NaN.
 
     The seeds are sorted once per step. A draw's median lies where the counts of its seeds add up to
     half. Sorting each draw would take fifty times as long.
-
-    Args:
-        curve: `[step, seed]`.
-        draws: positions of seeds `[draw, n]`.
     """
     (steps, seeds), (n_draws, n) = curve.shape, draws.shape
     order = np.argsort(curve, axis=1)  # NaN last
@@ -134,50 +116,40 @@ def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
     return np.where(count > 0, medians, np.nan) if missing.any() else medians
 
 
-def m_c_table(
-    scores: Sequence[Scores], cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]
-) -> pd.DataFrame:
-    """Return a row per cell, in order: M_c and its interval; `keys`: columns of a cell's key."""
-    columns = [*keys, *M_C_COLUMNS]
-    by_place = {s.place: s for s in scores}
+def m_c_rows(scores: Sequence[Scores]) -> list[Key]:
+    """Return a row per cell: M_c and its interval."""
     rows = []
-    for key, _ in cells if scores else ():
-        found = by_place[tuple(key[name] for name in PLACE)]
-        at = found.levels.index(float(key[found.varied]))
-        low, high = statistics.percentile_interval(found.replicates[:, at], found.n_seeds)
-        rows.append(key | {
-            "m_c": found.m_c[at], "m_c_low": low, "m_c_high": high, "n_seeds": found.n_seeds,
-        })  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+    for own in scores:
+        for at, key in enumerate(own.keys):
+            low, high = statistics.percentile_interval(own.replicates[:, at], own.n_seeds)
+            rows.append(key | {
+                "m_c": own.m_c[at], "m_c_low": low, "m_c_high": high, "n_seeds": own.n_seeds,
+            })  # fmt: skip
+    return rows
 
 
-def best_levels(scores: Sequence[Scores], vary: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
-    """Return, per fidelity and arm, a row over ALL complete conditions, then one per condition.
-
-    `keys` are the columns of a cell's key without the level.
-    """
+def best_levels(scores: Sequence[Scores]) -> list[Key]:
+    """Return, per fidelity and arm, a row over ALL complete conditions, then one per condition."""
     rows = []
-    for arm in dict.fromkeys(s.place[:2] for s in scores):
-        own = [s for s in scores if s.place[:2] == arm]
-        every = {level for s in own for level in s.levels}
-        complete = [s for s in own if len(s.levels) == len(every)]
-        is_s_ratio = list(vary) == [S_RATIO]
+    for group in grouped([(own.keys[0], own) for own in scores], "fidelity", "arm").values():
+        every = {level for _, own in group for level in own.levels}
+        complete = [own for _, own in group if len(own.keys) == len(every)]
         if complete:
-            rows.append(own[0].key | EVERYWHERE | best_of(complete, is_s_ratio))
-        rows += [s.key | best_of([s], is_s_ratio) for s in own]
-    return pd.DataFrame(rows, columns=[*keys, *BEST_COLUMNS])
+            rows.append(group[0][0] | EVERYWHERE | best_of(complete))
+        rows += [key | best_of([own]) for key, own in group]
+    return rows
 
 
-def best_of(scores: Sequence[Scores], is_s_ratio: bool) -> dict[str, Any]:
+def best_of(scores: Sequence[Scores]) -> Key:
     """Return the level with the largest mean M_c over these conditions, and its interval.
 
     NaN if M_c is 0 everywhere. The lean is defined only for S-ratios.
     """
-    levels = np.array(scores[0].levels)
+    levels, is_s_ratio = scores[0].levels, scores[0].varied == S_RATIO
     n_seeds = min(s.n_seeds for s in scores)
     m_c = np.mean([s.m_c for s in scores], axis=0)
     by_condition = np.stack([s.replicates for s in scores])
-    replicates = statistics.over_conditions(by_condition, np.random.default_rng([0, 1]))
+    replicates = statistics.over_conditions(by_condition)
     n_resampled = max(len(scores), n_seeds)
     has_interval = n_resampled >= statistics.FEWEST_SEEDS
     first, last = (ends[~np.isnan(ends)] for ends in best_range(levels, replicates))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.io.checksums import MOST_ROWS, about, is_whole, read_table
+from hindsight.io.checksums import ABOUT, MOST_ROWS, about, is_whole, read_table
 from hindsight.io.files import FileError, reason
 from hindsight.specs.cell import DEFAULTS, hash_of
 
@@ -43,7 +43,6 @@ METADATA = (
     "spec", "spec_hash", "code", "versions", "machine", "device", "precision", "clock",
     "runs_per_axis", "seconds", "runs",
 )  # fmt: skip
-RUN_KEYS = ("seed", "perfect_step", "end_step", "ended")
 CLOCKS = {"cpu": "cpu_seconds", "wall": "wall_seconds"}
 #: Two runs differ in at least one of these, even if neither learns.
 UNLIKE = (
@@ -85,7 +84,6 @@ class Cell:
 
     @property
     def budget(self) -> int:
-        """The environment steps that a run may take."""
         return int(self.metadata["spec"]["steps"])
 
 
@@ -113,13 +111,11 @@ def load_cell(path: str | Path) -> Cell:
 
 def _read(path: Path) -> Cell:
     table = read_table(path)
-    _require(path, COLUMNS, table.column_names)
-    metadata = _metadata(path, table.schema.metadata or {})
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise ResultError(f"{path}: not a results file, it lacks the columns {', '.join(missing)}")
     if not is_whole(table):
         raise ResultError(f"{path}: its checksum is missing or does not match its content")
-    must_be_the_one(path, metadata)
-    if metadata["spec"].get("algorithm", {}).get("name", "ppo") == "ppo":
-        _require(path, PPO_ONLY, table.column_names)
+    metadata = _checked(path, json.loads(table.schema.metadata[ABOUT]))
     # The only column of text, and therefore slow to sort.
     phases = table["phase"].to_numpy()
     rows = {name: table[name].to_numpy() for name in table.column_names if name != "phase"}
@@ -157,9 +153,7 @@ def _failing_once_diverged(cell: Cell) -> Cell:
     The return is the lowest of any run of the cell, the success rate is 0, and the time stays what
     it was. The other columns are NaN.
     """
-    spec = cell.metadata["spec"]
-    algorithm = {"n_envs": 1, **spec["algorithm"]}
-    every = algorithm.get("n_steps", algorithm.get("log_interval")) * algorithm["n_envs"]
+    every = int(cell.training["env_steps"].min())
     if cell.budget // every > MOST_ROWS:
         raise ResultError(f"{cell.path}: {cell.budget:,} steps are too many")
     grid = np.arange(every, cell.budget + 1, every)
@@ -188,47 +182,20 @@ def _failing_once_diverged(cell: Cell) -> Cell:
     return replace(cell, training=found[0], tests=found[1])
 
 
-def _require(path: Path, columns: tuple[str, ...], present: list[str]) -> None:
-    missing = [name for name in columns if name not in present]
-    if missing:
-        raise ResultError(f"{path}: not a results file, it lacks the columns {', '.join(missing)}")
-
-
-def _metadata(path: Path, raw: dict[bytes, bytes]) -> dict[str, Any]:
-    """Return the JSON under the key `hindsight`, with all keys that the analysis needs."""
-    if b"hindsight" not in raw:
-        raise ResultError(f"{path}: not a results file, its metadata has no key 'hindsight'")
-    try:
-        metadata = json.loads(raw[b"hindsight"])
-    except (ValueError, RecursionError):
-        raise ResultError(f"{path}: its metadata is not valid JSON") from None
-    missing = [key for key in METADATA if not isinstance(metadata, dict) or key not in metadata]
-    if missing:
-        raise ResultError(f"{path}: its metadata lacks {', '.join(missing)}")
-    if metadata["clock"] not in CLOCKS:
-        raise ResultError(f"{path}: its clock is {metadata['clock']!r}, not cpu or wall")
-    spec, runs = metadata["spec"], metadata["runs"]
-    if not isinstance(spec, dict) or not all(type(spec.get(k)) is int for k in ("seeds", "steps")):
-        raise ResultError(f"{path}: the specification in its metadata lacks seeds or steps")
-    if not isinstance(runs, list) or not all(
-        isinstance(run, dict) and set(RUN_KEYS) <= run.keys() for run in runs
-    ):
-        raise ResultError(f"{path}: a run in its metadata lacks one of {', '.join(RUN_KEYS)}")
-    return metadata
-
-
 #: The end of a planned cell's file name: its hash and, unless published, that of its code.
 HASH = re.compile(r"-([0-9a-f]{10})(?:-([0-9a-f]{12}))?$")
 
 
-def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
-    """Raise ResultError if a file's content is another cell than its name says.
+def _checked(path: Path, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return a file's metadata if it is a cell's, and of the cell that the file's name says.
 
     The checksum in a file does not detect that it was renamed.
     """
+    if missing := [key for key in METADATA if key not in metadata]:
+        raise ResultError(f"{path}: not a results file, its metadata lacks {', '.join(missing)}")
     asked = HASH.search(path.stem)
     if asked is None:  # not a file of the workflow
-        return
+        return metadata
     try:
         held = hash_of(metadata["spec"])
     except (KeyError, TypeError, AttributeError, ValueError):
@@ -240,6 +207,7 @@ def must_be_the_one(path: Path, metadata: dict[str, Any]) -> None:
             f"{path}: it holds another cell, {held} of the code {metadata['code']}; the file was "
             "renamed or exchanged with another"
         )
+    return metadata
 
 
 def metadata_of(path: Path) -> dict[str, Any]:
@@ -248,11 +216,7 @@ def metadata_of(path: Path) -> dict[str, Any]:
     Raises:
         ResultError: it is not a results file, or holds another cell than its name says.
     """
-    metadata = {"spec": None, "spec_hash": None, **about(path)}
-    if metadata["spec"] is None:
-        raise ResultError(f"{path}: not a results file, its metadata has no specification")
-    must_be_the_one(path, metadata)
-    return metadata
+    return _checked(path, about(path))
 
 
 def _problems(cell: Cell) -> Iterator[str]:
@@ -319,7 +283,6 @@ def _problems(cell: Cell) -> Iterator[str]:
 
 
 def _impossible(cell: Cell) -> Iterator[str]:
-    """Yield impossible rows and values."""
     where = cell.metadata["spec"].get("environment", {})
     returns, longest = _possible(where)
     bounds = {

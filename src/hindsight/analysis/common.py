@@ -17,13 +17,8 @@ from hindsight.analysis.reduce import Array, Columns, Reduced
 
 @dataclass(frozen=True)
 class Common:
-    """What several cells have in common.
-
-    Attributes:
-        budget: the smallest budget in steps.
-        grid: `[step]`, the steps at which cells are compared; empty if the coarsest grid starts
-            beyond the budget.
-        spacing: that of the coarsest grid, in steps.
+    """What several cells have in common: the smallest budget in steps; the coarsest grid `[step]`
+    up to it, which may be empty; and that grid's spacing.
     """
 
     budget: int
@@ -32,34 +27,20 @@ class Common:
 
     @classmethod
     def of(cls, cells: Sequence[Reduced]) -> Common:
-        """Return what these cells have in common."""
         end = min(cell.env_steps[-1] for cell in cells)
         grids = [cell.env_steps[cell.env_steps <= end] for cell in cells]
         spacing = max(float(cell.env_steps[0]) for cell in cells)
         budget = min(cell.budget for cell in cells)
         return cls(budget, min(grids, key=len), spacing)
 
-    def returns(self, cell: Reduced) -> Array:
-        """Return each run's last return by the steps of the common grid, `[seed, step]`."""
-        return self.on_grid(cell, cell.carried_returns)
-
-    def to_own_end(self, cell: Reduced) -> tuple[Array, Array]:
-        """Return the coarsest grid up to the cell's own budget, and returns `[seed, step]`."""
-        steps = self.spacing * np.arange(1, cell.budget // self.spacing + 1)
-        return steps, self.on_grid(cell, cell.carried_returns, steps)
-
-    def on_grid(self, cell: Reduced, carried: Array, steps: Array | None = None) -> Array:
-        """Return each run's last value by these steps, by default the common grid's.
-
-        carried: the cell's values `[seed, step]`, carried forward.
-        """
-        steps = self.grid if steps is None else steps
-        index = np.searchsorted(cell.env_steps, steps, side="right") - 1
-        return np.where(index < 0, np.nan, carried[:, np.maximum(index, 0)])
+    def to_own_end(self, cell: Reduced) -> Array:
+        """Return the coarsest grid `[step]` up to the cell's own budget."""
+        return self.spacing * np.arange(1, cell.budget // self.spacing + 1)
 
     def runs(self, cell: Reduced) -> Columns:
         """Return the runs' statistics at the end of the common grid, by seed."""
-        returns, last, seen = self.returns(cell), self.grid[-1], cell.evaluations
+        returns = at(self.grid, cell, cell.carried_returns)
+        last, seen = self.grid[-1], cell.evaluations
         by_then = (seen["env_steps"] <= self.budget) & ~np.isnan(seen["success_rate"])
         rates = seen["success_rate"][by_then]
         final = dict(zip(seen["seed"][by_then], rates, strict=True))  # keeps the last
@@ -71,9 +52,18 @@ class Common:
             "final_return": returns[:, -1],
             "solved": solved,
             "solve_step": np.where(solved, solve_step, np.nan),
-            "success_auc": np.nanmean(self.on_grid(cell, cell.carried_success), axis=1),
+            "success_auc": np.nanmean(at(self.grid, cell, cell.carried_success), axis=1),
             "final_evaluation_success": np.array(
                 [final.get(seed, np.nan) for seed in cell.seeds], dtype=rates.dtype
             ),
             "end_step": np.minimum(cell.runs["end_step"], last),
         }
+
+
+def at(steps: Array, cell: Reduced, carried: Array) -> Array:
+    """Return each run's last value by these steps, `[seed, step]`.
+
+    carried: the cell's values `[seed, step]`, carried forward.
+    """
+    index = np.searchsorted(cell.env_steps, steps, side="right") - 1
+    return np.where(index < 0, np.nan, carried[:, np.maximum(index, 0)])

@@ -64,7 +64,6 @@ def maximum_steps(median: Array) -> tuple[int, int]:
 
 
 def maximum_median_return(median: Array) -> float:
-    """Return the maximum of a median curve."""
     return float(median[maximum_steps(median)[0]])
 
 
@@ -76,14 +75,11 @@ def iqr_at_maximum(values: Array) -> float:
 
 
 def time_to_learn(median: Array, x: Array) -> float:
-    """Return the first `x` at which the scaled median curve reaches 0.95 of its own maximum.
+    """Return the first `x` (steps or minutes) at which a median curve `[step]`, scaled, reaches
+    0.95 of its own maximum.
 
     This is the papers' definition. It has a value even for a curve that never leaves -1, so it must
     be read together with the maximum.
-
-    Args:
-        median: returns `[step]`, not scaled.
-        x: steps or minutes `[step]`.
     """
     curve = scaled(median)
     top = curve[maximum_steps(median)[0]]
@@ -127,14 +123,10 @@ def extend_grid(env_steps: ArrayLike, budget: float) -> Array:
 
 
 def on_time_grid(values: ArrayLike, minutes: ArrayLike, edges: ArrayLike) -> Array:
-    """Return each seed's last value by every bin's right edge `[seed, bin]`.
+    """Return each seed's last value by every bin's right edge, which ascend, `[seed, bin]`.
 
-    NaN before a seed's first value; a run that has ended keeps its last one.
-
-    Args:
-        values: `[seed, step]`.
-        minutes: `[seed, step]`, NaN after a run's end.
-        edges: the right edges in ascending order, `[bin]`.
+    NaN before a seed's first value; a run that has ended keeps its last one. `values` and `minutes`
+    are `[seed, step]`, the latter NaN after a run's end.
     """
     # A value exactly at an edge, such as the end of the longest run, belongs to the bin before it.
     closed = np.asarray(edges, dtype=np.float64) * (1.0 + ROUNDING)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,12 +21,6 @@ EVALUATION_COLUMNS = (
     "seed", "env_steps", "return_mean", "success_rate", "episode_length",
     "reward_entropy", "action_entropy", "observation_entropy",
 )  # fmt: skip
-RUN_COLUMNS = (
-    "seed", "max_return", "final_return", "final_evaluation_return", "final_evaluation_success",
-    "solved", "solve_step", "perfect_step", "end_step", "ended", "switch_step", "minutes",
-    "updates", "hindsight_log_ratio_max", "auc", "success_auc", "max_success", "goal_moved_first",
-    "learn_step", "learn_minutes",
-)  # fmt: skip
 #: The return at which a run has learned: nine of ten episodes succeed.
 LEARNED_RETURN = 0.8
 #: Columns of training rows that are kept for every seed; PUSH is computed from three others.
@@ -43,12 +36,11 @@ class Reduced:
     """A cell as arrays on one grid of steps up to the budget; NaN after a run's end.
 
     Attributes:
-        budget: the steps that a run may take.
         env_steps: `[step]`.
         returns, success, minutes: `[seed, step]`.
+        carried_returns, carried_success: the same; after a run's end, its last value.
         updates: `[seed, step]`, per iteration.
         traces: further columns by name, each `[seed, step]`.
-        runs, evaluations: RUN_COLUMNS of each run, and EVALUATION_COLUMNS of each evaluation.
         switches: whether the specification ends hindsight before the run.
         unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
         by_episode: whether no row covers more than one episode.
@@ -60,6 +52,8 @@ class Reduced:
     env_steps: Array
     returns: Array
     success: Array
+    carried_returns: Array
+    carried_success: Array
     minutes: Array
     updates: Array
     traces: dict[str, Array]
@@ -69,16 +63,6 @@ class Reduced:
     unit_returns: bool
     by_episode: bool
     timed_on: str
-
-    @cached_property
-    def carried_returns(self) -> Array:
-        """The returns `[seed, step]`; after a run's end, its last one."""
-        return metrics.carry_forward(self.returns)
-
-    @cached_property
-    def carried_success(self) -> Array:
-        """The success rates `[seed, step]`; after a run's end, its last one."""
-        return metrics.carry_forward(self.success)
 
 
 def grouped(
@@ -164,8 +148,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "learn_minutes": np.where(learns, minutes[np.arange(seeds.size), learned], np.nan),
     }  # fmt: skip
     return Reduced(
-        cell.budget, seeds, env_steps, returns, success, minutes, updates, traces, runs,
-        evaluations, switches, unit_returns,
+        cell.budget, seeds, env_steps, returns, success, full, full_success, minutes, updates,
+        traces, runs, evaluations, switches, unit_returns,
         bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
         f"{processor}, {cell.metadata['runs_per_axis']} runs sharing an axis",
     )  # fmt: skip

@@ -7,23 +7,16 @@ may have different numbers of seeds. There is no interval if a cell has fewer th
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.best_level import draw_seeds, resampled_medians, scaled_curves
 from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
-SENSITIVITY_COLUMNS = (
-    "best", "worst", "sensitivity_percent", "low", "high", "n_levels", "n_conditions", "n_seeds",
-)  # fmt: skip
 
-
-def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.DataFrame:
+def sensitivities(cells: Sequence[tuple[Key, Reduced]]) -> list[Key]:
     """Return, per fidelity and arm, the worst case over ALL complete conditions, then a row per
     condition: best and worst scaled maximum median return over the levels, and the sensitivity in
     per cent.
-
-    `keys` are the columns of a cell's key without the level.
     """
     rows = []
     for cells_of_arm in grouped(cells, "fidelity", "arm").values():
@@ -38,7 +31,7 @@ def sensitivities(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> 
         if whole:
             rows.append(own[0][0] | EVERYWHERE | _worst_case(whole))
         rows += [key | row for key, row, _ in own]
-    return pd.DataFrame(rows, columns=[*keys, *SENSITIVITY_COLUMNS])
+    return rows
 
 
 def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
@@ -46,10 +39,6 @@ def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
     curves = [scaled_curves(cell)[1] for cell in levels]  # [step, seed]
     tops = np.array([np.nanmax(metrics.median_curve(curve.T)) for curve in curves])
     n_seeds = min(curve.shape[1] for curve in curves)
-    row: Key = {
-        "best": tops.max(), "worst": tops.min(), "n_levels": len(levels), "n_conditions": 1,
-        "sensitivity_percent": float(metrics.sensitivity(tops)), "n_seeds": n_seeds,
-    }  # fmt: skip
     draws = None
     if n_seeds >= statistics.FEWEST_SEEDS:
         resampled = [
@@ -57,7 +46,12 @@ def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
             for i, curve in enumerate(curves)
         ]
         draws = metrics.sensitivity(np.stack(resampled, axis=-1))
-    row["low"], row["high"] = _interval(draws)
+    low, high = statistics.NO_INTERVAL if draws is None else statistics.percentile_interval(draws)
+    row = {
+        "best": tops.max(), "worst": tops.min(),
+        "sensitivity_percent": float(metrics.sensitivity(tops)), "low": low, "high": high,
+        "n_levels": len(levels), "n_conditions": 1, "n_seeds": n_seeds,
+    }  # fmt: skip
     return row, draws
 
 
@@ -65,13 +59,8 @@ def _worst_case(conditions: Sequence[tuple[Key, Array | None]]) -> Key:
     """Return the largest sensitivity over conditions; its interval if every condition has one."""
     worst = max((row for row, _ in conditions), key=lambda row: float(row["sensitivity_percent"]))
     replicates = [draws for _, draws in conditions if draws is not None]
-    whole = len(replicates) == len(conditions)
-    low, high = _interval(np.nanmax(np.stack(replicates), axis=0) if whole else None)
+    low, high = statistics.NO_INTERVAL
+    if len(replicates) == len(conditions):
+        low, high = statistics.percentile_interval(np.nanmax(np.stack(replicates), axis=0))
     fewest = {name: min(row[name] for row, _ in conditions) for name in ("n_levels", "n_seeds")}
     return worst | fewest | {"low": low, "high": high, "n_conditions": len(conditions)}
-
-
-def _interval(replicates: Array | None) -> statistics.Interval:
-    if replicates is None or np.isnan(replicates).any():
-        return statistics.NO_INTERVAL
-    return statistics.percentile_interval(replicates)

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,18 +26,11 @@ FEWEST_SEEDS = 5
 NORMAL_95 = NormalDist().inv_cdf(0.975)
 
 
-class Interval(NamedTuple):
-    """Lower and upper bound, or NaN."""
-
-    low: float
-    high: float
-
-
-NO_INTERVAL = Interval(float("nan"), float("nan"))
+Interval = tuple[float, float]  # lower and upper bound, or NaN
+NO_INTERVAL: Interval = (float("nan"), float("nan"))
 
 
 def mean(values: Array) -> Array:
-    """Return the mean over the last axis."""
     return np.mean(values, axis=-1)
 
 
@@ -58,15 +50,11 @@ def wilson(successes: int, n: int) -> Interval:
     """Return Wilson's 95 % score interval of a share; NaN for n = 0."""
     if n == 0:
         return NO_INTERVAL
-    return Interval(*scipy.stats.binomtest(successes, n).proportion_ci(method="wilson"))
+    low, high = scipy.stats.binomtest(successes, n).proportion_ci(method="wilson")
+    return low, high
 
 
-def bootstrap(
-    strata: Sequence[ArrayLike],
-    statistic: Statistic,
-    seed: int = 0,
-    draws: int = DRAWS,
-) -> Interval:
+def bootstrap(strata: Sequence[ArrayLike], statistic: Statistic, draws: int = DRAWS) -> Interval:
     """Return a percentile bootstrap interval of a statistic of the pooled values.
 
     Values are resampled within each stratum: one `[seed]` array per condition. There is no interval
@@ -75,7 +63,7 @@ def bootstrap(
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     if not arrays or min(len(values) for values in arrays) < FEWEST_SEEDS:
         return NO_INTERVAL
-    drawn = _drawn(seed, tuple(map(len, arrays)), draws)
+    drawn = _drawn(tuple(map(len, arrays)), draws)
     pooled = [a[index] for a, index in zip(arrays, drawn, strict=True)]
     return percentile_interval(statistic(np.concatenate(pooled, axis=1)))
 
@@ -86,14 +74,14 @@ def stratified_means(strata: Sequence[ArrayLike]) -> Array:
     Conditions are fixed (Agarwal et al. 2021). `strata`: one `[seed]` array per condition.
     """
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
-    drawn = _drawn(0, tuple(map(len, arrays)), DRAWS)
+    drawn = _drawn(tuple(map(len, arrays)), DRAWS)
     return np.asarray(np.mean([a[i].mean(axis=1) for a, i in zip(arrays, drawn, strict=True)], 0))
 
 
 @lru_cache(maxsize=8)  # most cells have the same number of seeds
-def _drawn(seed: int, sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
+def _drawn(sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
     """Return resampled positions `[draw, size]` for strata of these sizes."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     return [generator.integers(0, size, size=(draws, size)) for size in sizes]
 
 
@@ -124,19 +112,18 @@ def percentile_interval(
         return NO_INTERVAL
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(replicates, [tail, 1.0 - tail])
-    return Interval(float(low), float(high))
+    return float(low), float(high)
 
 
-def over_conditions(replicates: Array, generator: np.random.Generator) -> Array:
+def over_conditions(replicates: Array) -> Array:
     """Average bootstrap replicates `[condition, draw, ...]` over conditions to `[draw, ...]`.
 
-    Five or more conditions are resampled, too. The generator must be independent of the one that
-    resampled the seeds.
+    Five or more conditions are resampled, too, with another generator than the seeds.
     """
     n, draws = replicates.shape[:2]
     if n < FEWEST_SEEDS:
         return np.asarray(replicates.mean(axis=0))
-    drawn = generator.integers(0, n, size=(n, draws))
+    drawn = np.random.default_rng([0, 1]).integers(0, n, size=(n, draws))
     return np.asarray(np.mean([replicates[c, np.arange(draws)] for c in drawn], axis=0))
 
 
@@ -203,14 +190,12 @@ def logrank(
     `event_*` are the steps at which runs solved the task, `censored_*` those at which the other
     runs ended. 1 if the test has no information: no run solved it, or all did at the same step.
     """
-    events = [np.asarray(values, dtype=np.float64) for values in (event_a, event_b)]
-    censored = [np.asarray(values, dtype=np.float64) for values in (censored_a, censored_b)]
-    if min(len(e) + len(c) for e, c in zip(events, censored, strict=True)) == 0:
-        return float("nan")
     samples = [
-        scipy.stats.CensoredData(uncensored=e, right=c)
-        for e, c in zip(events, censored, strict=True)
+        scipy.stats.CensoredData(uncensored=events, right=censored)
+        for events, censored in ((event_a, censored_a), (event_b, censored_b))
     ]
+    if not all(map(len, samples)):
+        return float("nan")
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         p = float(scipy.stats.logrank(samples[0], samples[1]).pvalue)

@@ -13,23 +13,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 from hindsight.analysis import metrics, statistics
 from hindsight.analysis.arms import arm_columns
-from hindsight.analysis.best_level import best_levels, m_c_table, score
+from hindsight.analysis.best_level import best_levels, m_c_rows, score
 from hindsight.analysis.cells import Cell, ResultError, load_cell
-from hindsight.analysis.common import Common
-from hindsight.analysis.reduce import (
-    EVALUATION_COLUMNS,
-    RUN_COLUMNS,
-    TRACED,
-    Array,
-    Columns,
-    Key,
-    Reduced,
-    grouped,
-    reduce_cell,
-)
+from hindsight.analysis.common import Common, at
+from hindsight.analysis.reduce import Array, Columns, Key, Reduced, grouped, reduce_cell
 from hindsight.analysis.sensitivity import sensitivities
 from hindsight.analysis.time_saved import time_saved
 from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
@@ -44,48 +35,14 @@ BINS = 1000
 PAIRED_METRICS = ("auc", "final_return")
 #: For other tasks, whose returns have no common scale.
 TASK_METRICS = ("success_auc", "final_evaluation_success")
-SPREAD = ("mean", "iqm")
-SEED_CURVE_COLUMNS = (
-    "seed", "env_steps", "minutes", "updates", "return_mean", "success_rate", *TRACED,
-)  # fmt: skip
+SPREAD = {"mean": statistics.mean, "iqm": statistics.iqm}
 #: The return at which the median run is timed. The time to an arm's own maximum is short if that
 #: maximum is low.
 LEVEL = 0.8
-#: On the coarsest grid of a condition's arms: up to each arm's own end, and (`common`) within the
-#: steps that all of them had.
-COARSE_COLUMNS = (
-    "coarse_max_median_return", f"steps_to_{LEVEL}",
-    "common_steps", "common_steps_max_median_return",
-)  # fmt: skip
-SUMMARY_COLUMNS = (
-    "n_seeds", "max_median_return", "iqr", "time_to_learn_steps", "time_to_learn_minutes",
-    "solved_share", "solved_low", "solved_high", "mean_return", "mean_low", "mean_high",
-    "iqm_return", "iqm_low", "iqm_high", "mean_success", "success_low", "success_high",
-    "mean_success_auc", "success_auc_low", "success_auc_high", "solve_step_median",
-    "timed_on", "budget", *COARSE_COLUMNS,
-)  # fmt: skip
 #: Cells with equal values of these are compared.
 COMPARED = ("fidelity", "level", "condition")
 #: Where a cell was trained; only the papers' conditions have spawn and prey.
 PLACE = ("task", "condition", "spawn", "prey")
-TEST_COLUMNS = (
-    "fidelity", "level", *PLACE, "baseline", "arm", "n_seeds", "steps", "metric",
-    "mean_difference", "low", "high", "p_permutation", "p_holm", "solved_baseline", "solved_arm",
-    "p_fisher", "p_fisher_holm", "probability_of_improvement", "probability_low",
-    "probability_high", "p_logrank",
-)  # fmt: skip
-AGGREGATE_COLUMNS = (
-    "n_conditions", "n_seeds", "mean_return", "mean_return_low", "mean_return_high", "iqm_return",
-    "iqm_return_low", "iqm_return_high", "mean_auc", "mean_auc_low", "mean_auc_high", "iqm_auc",
-    "iqm_auc_low", "iqm_auc_high", "solved_share", "solved_low", "solved_high",
-)  # fmt: skip
-TEX_COLUMNS = {
-    "fidelity": "fidelity", "arm": "arm", "level": "level", "condition": "condition",
-    "n_seeds": "seeds", "max_median_return": "highest median return", "iqr": "IQR",
-    "time_to_learn_steps": "steps to learn", "time_to_learn_minutes": "minutes to learn",
-    "solved_share": "solved", "mean_return": "mean return", "iqm_return": "IQM return",
-    "mean_success": "success",
-}  # fmt: skip
 
 
 def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[dict[str, Any]]:
@@ -107,29 +64,19 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     """
     plan = read_plan(plan_path)
     write_if_changed(out / "plan.json", plan_path.read_text(encoding="utf-8"))
-    paths = {entry["cell"]: Path(entry["cell"]) for entry in plan["entries"]}
-    paths = {name: path for name, path in paths.items() if path.exists()}
-    missing = [entry for entry in plan["entries"] if entry["cell"] not in paths]
-    cells = _load(paths)
+    cells = _load(dict.fromkeys(e["cell"] for e in plan["entries"] if Path(e["cell"]).exists()))
+    there = [entry for entry in plan["entries"] if entry["cell"] in cells]
+    missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
     reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
-    present = [
-        (_key(entry, plan["vary"]), reduce(entry["cell"], entry.get("seeds")))
-        for entry in plan["entries"]
-        if entry["cell"] in cells
-    ]
+    present = [(_key(e, plan["vary"]), reduce(e["cell"], e.get("seeds"))) for e in there]
     tables = make_tables(present, plan["vary"], arm_keys(plan))
     for name, table in tables.items():
         _write_table(table, out / name)
-    shown = tables["summary.csv"][list(TEX_COLUMNS)].rename(columns=TEX_COLUMNS)
-    shown["level"] = [str(level).replace("_", " ").replace("=", " = ") for level in shown["level"]]
-    tex = shown.to_latex(index=False, escape=True, float_format="%.3g", na_rep="--")
-    write_if_changed(out / "summary.tex", tex)
-    sums = {name: file_sha256(out / name) for name in (*tables, "summary.tex")}
+    sums = {name: file_sha256(out / name) for name in tables}
     diverged = [
         {name: entry[name] for name in ("fidelity", "arm", "level", "condition")}
         | {"seed": seed, "step": step}
-        for entry in plan["entries"]
-        if entry["cell"] in cells
+        for entry in there
         for seed, step in cells[entry["cell"]].diverged.items()
     ]
     found = {
@@ -140,17 +87,16 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     return missing
 
 
-def _load(paths: dict[str, Path]) -> dict[str, Cell]:
+def _load(paths: Iterable[str]) -> dict[str, Cell]:
     """Load all cells, or raise a DamagedError that names every cell that cannot be used."""
-    cells, reasons, damaged = {}, [], []
-    for name, path in paths.items():
+    cells, damaged = {}, dict[Path, str]()
+    for path in paths:
         try:
-            cells[name] = load_cell(path)
+            cells[path] = load_cell(path)
         except ResultError as error:
-            reasons.append(str(error))
-            damaged.append(path)
+            damaged[Path(path)] = str(error)
     if damaged:
-        raise DamagedError("; ".join(reasons), *damaged)
+        raise DamagedError("; ".join(damaged.values()), *damaged)
     return cells
 
 
@@ -163,14 +109,17 @@ def arm_keys(plan: dict[str, Any]) -> list[str]:
 def make_tables(
     cells: list[tuple[Key, Reduced]], vary: list[str], arm: list[str]
 ) -> dict[str, pd.DataFrame]:
-    """Return every table by file name.
+    """Return every table by file name. One without rows has only the columns of keys.
 
-    Args:
-        cells: keys and reduced cells in the plan's order.
-        vary: the keys that the experiment varies.
-        arm: the columns that identify an arm, its name first.
+    `vary` are the keys that the experiment varies, `arm` the columns that identify an arm.
     """
     keys = ["fidelity", *arm, "level", *vary, *PLACE]
+
+    def table(rows: Sequence[Key], without: Sequence[str] = ()) -> pd.DataFrame:
+        first = rows[0] if rows else {}
+        columns = [*keys, *(name for name in first if name not in keys)]
+        return pd.DataFrame(rows, columns=[name for name in columns if name not in without])
+
     longest = {  # all cells of a condition share a time axis
         place: max(float(cell.runs["minutes"].max()) for _, cell in own)
         for place, own in grouped(cells, "fidelity", "condition").items()
@@ -185,26 +134,25 @@ def make_tables(
         | _coarse_row(cell, compared[key["fidelity"], key["level"], key["condition"]])
         for key, cell in cells
     ]
-    runs = _stack([(key, cell.runs) for key, cell in cells], keys, RUN_COLUMNS)
+    runs = _stack([(key, cell.runs) for key, cell in cells], keys)
     # The papers' statistics assume returns in [-1, 1]. Other tasks are judged by success.
     like_papers = cells if all(cell.unit_returns for _, cell in cells) else []
     paper_runs = runs if like_papers else runs[:0]
-    summary = pd.DataFrame(summaries, columns=[*keys, *SUMMARY_COLUMNS])
     seed_curves = [(key, _seed_curves(cell)) for key, cell in cells]
     evaluations = [(key, cell.evaluations) for key, cell in cells]
     scores = score(like_papers, vary)
     return {
-        "seed_curves.parquet": _stack(seed_curves, keys, SEED_CURVE_COLUMNS),
-        "evaluations.parquet": _stack(evaluations, keys, EVALUATION_COLUMNS),
+        "seed_curves.parquet": _stack(seed_curves, keys),
+        "evaluations.parquet": _stack(evaluations, keys),
         "runs.parquet": runs,
-        "summary.csv": summary,
+        "summary.csv": table(summaries),
         "tests.csv": pair_tests(cells, PAIRED_METRICS if like_papers else TASK_METRICS),
-        "aggregate.csv": aggregate(paper_runs, ["fidelity", *arm, "level", *vary]),
+        "aggregate.csv": table(aggregate(paper_runs, keys), PLACE),
         # Without a swept key there are no rows.
-        "sensitivity.csv": sensitivities(like_papers if vary else [], ["fidelity", *arm, *PLACE]),
-        "m_c.csv": m_c_table(scores, like_papers, keys),
-        "best_level.csv": best_levels(scores, vary, ["fidelity", *arm, *PLACE]),
-        "time_saved.csv": time_saved(like_papers, keys),
+        "sensitivity.csv": table(sensitivities(like_papers if vary else []), ["level", *vary]),
+        "m_c.csv": table(m_c_rows(scores)),
+        "best_level.csv": table(best_levels(scores), ["level", *vary]),
+        "time_saved.csv": table(time_saved(like_papers)),
     }
 
 
@@ -219,15 +167,11 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
     solved = int(cell.runs["solved"].sum())
     row: Key = {
         "n_seeds": len(finals),
-        "max_median_return": metrics.maximum_median_return(median) if ended else float("nan"),
+        "max_median_return": _maximum(median),
         "iqr": metrics.iqr_at_maximum(cell.carried_returns) if ended else float("nan"),
         "time_to_learn_steps": float("nan"),
         "time_to_learn_minutes": float("nan"),
         "solved_share": solved / len(finals),
-        "timed_on": cell.timed_on,
-        "budget": cell.budget,
-        # Over all runs: one that does not solve its task takes infinitely long.
-        "solve_step_median": np.median(np.where(np.isnan(solve_step), np.inf, solve_step)),
     }
     # Decided on the grid of steps for both clocks: on the time grid a maximum may be missed.
     learnt = metrics.scaled(row["max_median_return"]) >= metrics.LEARNT - metrics.ROUNDING
@@ -243,29 +187,35 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
         row |= _spread(name, [finals], f"{name}_return", name)
     for column, prefix in (("final_evaluation_success", "success"), ("success_auc", "success_auc")):
         row |= _spread("mean", [cell.runs[column]], f"mean_{prefix}", prefix)
-    return row
+    # Over all runs: one that does not solve its task takes infinitely long.
+    row["solve_step_median"] = np.median(np.where(np.isnan(solve_step), np.inf, solve_step))
+    return row | {"timed_on": cell.timed_on, "budget": cell.budget}
 
 
 def _coarse_row(cell: Reduced, common: Common) -> Key:
-    """Return the COARSE_COLUMNS of an arm; NaN without a value."""
-    row: Key = dict.fromkeys(COARSE_COLUMNS, float("nan")) | {"common_steps": common.budget}
-    steps, returns = common.to_own_end(cell)
-    medians = [metrics.median_curve(values) for values in (returns, common.returns(cell))]
-    names = ("coarse_max_median_return", "common_steps_max_median_return")
-    for name, median in zip(names, medians, strict=True):
-        if cell.unit_returns and not np.isnan(median).all():
-            row[name] = metrics.maximum_median_return(median)
-    if cell.unit_returns:
-        row[f"steps_to_{LEVEL}"] = metrics.first_at(medians[0], steps, LEVEL)
-    return row
+    """Return maxima and time to LEVEL on the coarsest grid of a condition's arms: up to the arm's
+    own end, and (`common`) within the steps that all of them had; NaN without a value.
+    """
+    steps = common.to_own_end(cell)
+    returns = cell.carried_returns if cell.unit_returns else np.full_like(cell.returns, np.nan)
+    whole, shared = (metrics.median_curve(at(x, cell, returns)) for x in (steps, common.grid))
+    return {
+        "coarse_max_median_return": _maximum(whole),
+        f"steps_to_{LEVEL}": metrics.first_at(whole, steps, LEVEL),
+        "common_steps": common.budget,
+        "common_steps_max_median_return": _maximum(shared),
+    }
+
+
+def _maximum(median: Array) -> float:
+    return metrics.maximum_median_return(median) if np.isfinite(median).any() else float("nan")
 
 
 def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
     """Return the mean or IQM of pooled values, with its stratified bootstrap interval."""
-    statistic = {"mean": statistics.mean, "iqm": statistics.iqm}[name]
-    interval = statistics.bootstrap(strata, statistic)
-    value = float(statistic(np.concatenate(strata)))
-    return {column: value, f"{prefix}_low": interval.low, f"{prefix}_high": interval.high}
+    low, high = statistics.bootstrap(strata, SPREAD[name])
+    value = float(SPREAD[name](np.concatenate(strata)))
+    return {column: value, f"{prefix}_low": low, f"{prefix}_high": high}
 
 
 def _seed_curves(cell: Reduced) -> Columns:
@@ -287,9 +237,7 @@ def _seed_curves(cell: Reduced) -> Columns:
     }  # fmt: skip
 
 
-def pair_tests(
-    cells: Sequence[tuple[Key, Reduced]], compared: Sequence[str] = PAIRED_METRICS
-) -> pd.DataFrame:
+def pair_tests(cells: Sequence[tuple[Key, Reduced]], compared: Sequence[str]) -> pd.DataFrame:
     """Compare every pair of arms in every condition, paired by seed, within the steps both had.
 
     `compared` are columns of `Common.runs`. P-values are corrected by Holm over a pair's
@@ -305,68 +253,70 @@ def pair_tests(
             if not common.grid.size:
                 continue
             pair: Key = {"fidelity": fidelity, "level": level} | where
-            pair |= {"baseline": baseline, "arm": arm, "steps": common.budget}
+            pair |= {"baseline": baseline, "arm": arm}
             both = [(name, common.budget, common.grid.tobytes()) for name in (baseline, arm)]
             for what in both:
                 if what not in within:
                     within[what] = common.runs(arms[what[0]])
-            rows += _pair_rows(pair, within[both[0]], within[both[1]], compared)
-    table = pd.DataFrame(rows, columns=list(TEST_COLUMNS))
-    if not table.empty:
-        family = table.groupby(["fidelity", "level", "baseline", "arm", "metric"], sort=False)
-        for raw, corrected in (("p_permutation", "p_holm"), ("p_fisher", "p_fisher_holm")):
-            table[corrected] = family[raw].transform(lambda p: statistics.holm(p.to_numpy()))
+            found = _pair_rows(within[both[0]], within[both[1]], common.budget, compared)
+            rows += [pair | row for row in found]
+    if not rows:
+        return pd.DataFrame(columns=["fidelity", "level"])
+    table = pd.DataFrame(rows)
+    family = table.groupby(["fidelity", "level", "baseline", "arm", "metric"], sort=False)
+    for raw, corrected in (("p_permutation", "p_holm"), ("p_fisher", "p_fisher_holm")):
+        p = family[raw].transform(lambda p: statistics.holm(p.to_numpy()))
+        table.insert(list(table).index(raw) + 1, corrected, p)
     return table
 
 
-def _pair_rows(pair: Key, baseline: Columns, arm: Columns, compared: Sequence[str]) -> list[Key]:
+def _pair_rows(baseline: Columns, arm: Columns, budget: int, compared: Sequence[str]) -> list[Key]:
     """Return one row per metric; the tests on solved runs are the same in each row."""
     shared, *index = np.intersect1d(baseline["seed"], arm["seed"], return_indices=True)
     steps = [own["solve_step"][own["solved"]] for own in (baseline, arm)]
     ends = [own["end_step"][~own["solved"]] for own in (baseline, arm)]
     n_solved = [len(events) for events in steps]
     n_runs = [len(own["seed"]) for own in (baseline, arm)]
-    common = {
-        "n_seeds": len(shared),
-        "solved_baseline": n_solved[0] / n_runs[0],
-        "solved_arm": n_solved[1] / n_runs[1],
-        "p_fisher": statistics.fisher(n_solved[0], n_runs[0], n_solved[1], n_runs[1]),
-        "p_logrank": statistics.logrank(steps[0], ends[0], steps[1], ends[1]),
-    }
+    p_logrank = statistics.logrank(steps[0], ends[0], steps[1], ends[1])
     rows = []
     for metric in compared:
         difference = arm[metric][index[1]] - baseline[metric][index[0]]
         low, high = statistics.bootstrap([difference], statistics.mean)
         chance, bounds = statistics.probability_of_improvement(arm[metric], baseline[metric])
-        rows.append(pair | common | {
+        rows.append({
+            "n_seeds": len(shared),
+            "steps": budget,
             "metric": metric,
             "mean_difference": float(difference.mean()) if difference.size else float("nan"),
             "low": low,
             "high": high,
             "p_permutation": statistics.sign_flip_test(difference),
+            "solved_baseline": n_solved[0] / n_runs[0],
+            "solved_arm": n_solved[1] / n_runs[1],
+            "p_fisher": statistics.fisher(n_solved[0], n_runs[0], n_solved[1], n_runs[1]),
             "probability_of_improvement": chance,
-            "probability_low": bounds.low,
-            "probability_high": bounds.high,
+            "probability_low": bounds[0],
+            "probability_high": bounds[1],
+            "p_logrank": p_logrank,
         })  # fmt: skip
     return rows
 
 
-def aggregate(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def aggregate(runs: pd.DataFrame, keys: list[str]) -> list[Key]:
     """Return means, IQMs and solved runs over all conditions, per fidelity, arm and level."""
     rows = []
     for _, group in runs.groupby(["fidelity", "level", "arm"], sort=False):
         strata = [frame for _, frame in group.groupby("condition", sort=False)]
         row: Key = {name: group[name].iloc[0] for name in keys}
         row |= {"n_conditions": len(strata), "n_seeds": min(len(frame) for frame in strata)}
-        for label, column in (("return", "final_evaluation_return"), ("auc", "auc")):
-            values = [frame[column].to_numpy() for frame in strata]
-            for name in SPREAD:
-                row |= _spread(name, values, f"{name}_{label}", f"{name}_{label}")
+        values = [frame["final_evaluation_return"].to_numpy() for frame in strata]
+        for name in SPREAD:
+            row |= _spread(name, values, f"{name}_return", f"{name}_return")
         solved = int(group["solved"].sum())
         row["solved_share"] = solved / len(group)
         row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(group))
         rows.append(row)
-    return pd.DataFrame(rows, columns=[*keys, *AGGREGATE_COLUMNS])
+    return rows
 
 
 def read_plan(path: str | Path) -> dict[str, Any]:
@@ -388,16 +338,21 @@ def cells_of(plans: Iterable[Path]) -> list[Path]:
     return sorted({Path(entry["cell"]) for plan in plans for entry in read_plan(plan)["entries"]})
 
 
-def read_table(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
-    """Read a table, or these columns of a parquet table; the level of an experiment that varies
-    nothing is the empty string.
+def read_table(
+    path: Path, columns: list[str] | None = None, fidelity: str | None = None
+) -> pd.DataFrame:
+    """Read the rows of a table under one fidelity (None: all), and of a parquet table these columns
+    (NaN where absent); the level of an experiment that varies nothing is the empty string.
     """
     if path.suffix == ".parquet":
-        return pd.read_parquet(path, columns=columns)
+        own = [("fidelity", "==", fidelity)] if fidelity else None
+        there = pq.read_schema(path).names
+        found = [name for name in columns or there if name in there]
+        return pd.read_parquet(path, columns=found, filters=own).reindex(columns=columns)
     table = pd.read_csv(path, dtype={"level": str})
     if "level" in table:
         table["level"] = table["level"].fillna("")
-    return table
+    return table[table["fidelity"] == fidelity].reset_index(drop=True) if fidelity else table
 
 
 def level_text(level: dict[str, Any]) -> str:
@@ -418,13 +373,11 @@ def _key(entry: dict[str, Any], vary: list[str]) -> Key:
     return text | level | {name: entry[name] for name in PLACE}
 
 
-def _stack(
-    parts: Sequence[tuple[Key, Columns]], keys: list[str], columns: tuple[str, ...]
-) -> pd.DataFrame:
+def _stack(parts: Sequence[tuple[Key, Columns]], keys: list[str]) -> pd.DataFrame:
     """Concatenate the parts, and give each row its part's key."""
     if not parts:
-        return pd.DataFrame(columns=[*keys, *columns])
-    part = np.repeat(np.arange(len(parts)), [len(table[columns[0]]) for _, table in parts])
+        return pd.DataFrame(columns=keys)
+    part = np.repeat(np.arange(len(parts)), [len(table["seed"]) for _, table in parts])
     keyed = pd.DataFrame([key for key, _ in parts], columns=keys).iloc[part]
-    body = {name: np.concatenate([table[name] for _, table in parts]) for name in columns}
+    body = {name: np.concatenate([table[name] for _, table in parts]) for name in parts[0][1]}
     return pd.concat([keyed.reset_index(drop=True), pd.DataFrame(body)], axis=1)

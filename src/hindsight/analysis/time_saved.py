@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
@@ -19,11 +18,6 @@ from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
 #: A 90 % interval within a margin amounts to an equivalence test at 5 %.
 EQUIVALENCE_CONFIDENCE = 0.9
-TIME_COLUMNS = (
-    "minutes_baseline", "minutes_arm", "saved_share", "low", "high", "updates_saved_share",
-    "updates_low", "updates_high", "switch_step_median", "switched_share", "return_difference",
-    "return_low", "return_high", "n_seeds", "n_conditions", "n_timed_alike",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,33 +34,26 @@ class Pairs:
 Statistic = Callable[[Pairs, NDArray[np.int64]], Array]  # draws `[draw, n]` -> `[draw]`
 
 
-def time_saved(cells: Sequence[tuple[Key, Reduced]], keys: Sequence[str]) -> pd.DataFrame:
+def time_saved(cells: Sequence[tuple[Key, Reduced]]) -> list[Key]:
     """Return a row per arm whose hindsight ends, level, and condition that its baseline has too.
 
     Each arm and level starts with a row over ALL conditions in which a run switched; elsewhere both
     arms are the same runs. `saved_share` (over the `n_timed_alike` conditions, else NaN) and
     `updates_saved_share` are 1 - arm / baseline of the totals. `return_difference` is that of the
     last evaluation, arm - baseline, with a 90 % interval; all other intervals are 95 %.
-
-    `keys` are the columns of a cell's key.
     """
-
-    def place(key: Key) -> tuple[str, str, str]:
-        return key["fidelity"], key["level"], key["condition"]
-
-    baselines = {place(key): cell for key, cell in cells if key["role"] == "baseline"}
-    paired = [
-        (key, pair(baselines[place(key)], cell))
-        for key, cell in cells
-        if cell.switches and place(key) in baselines
-    ]
+    paired = []
+    for group in grouped(cells, "fidelity", "level", "condition").values():
+        baselines = [cell for key, cell in group if key["role"] == "baseline"]
+        if baselines:
+            paired += [(key, pair(baselines[-1], cell)) for key, cell in group if cell.switches]
     rows = []
     for own in grouped(paired, "fidelity", "arm", "level").values():
         switched = [pairs for _, pairs in own if not np.isnan(pairs.switch_step).all()]
         if switched:
             rows.append(own[0][0] | EVERYWHERE | _row(switched))
         rows += [key | _row([pairs]) for key, pairs in own]
-    return pd.DataFrame(rows, columns=[*keys, *TIME_COLUMNS])
+    return rows
 
 
 def pair(baseline: Reduced, arm: Reduced) -> Pairs:
@@ -124,13 +111,12 @@ def _estimate(
 ) -> tuple[float, float, float]:
     """Return a statistic's mean over conditions, and its interval."""
     sizes = [len(pairs.difference) for pairs in conditions]
-    values = [statistic(p, np.arange(n)[None]) for p, n in zip(conditions, sizes, strict=True)]
-    value = float(np.mean(values))
-    replicates = []
+    values, replicates = [], []
     for pairs, n in zip(conditions, sizes, strict=True):
+        (value,) = statistic(pairs, np.arange(n)[None])
         few = n < statistics.FEWEST_SEEDS
-        draws = np.tile(np.arange(n), (DRAWS, 1)) if few else draw_seeds(n)
-        replicates.append(statistic(pairs, draws))
-    pooled = statistics.over_conditions(np.stack(replicates), np.random.default_rng([0, 1]))
+        values.append(value)
+        replicates.append(np.full(DRAWS, value) if few else statistic(pairs, draw_seeds(n)))
+    pooled = statistics.over_conditions(np.stack(replicates))
     n = max(len(conditions), min(sizes))
-    return value, *statistics.percentile_interval(pooled, n, confidence)
+    return float(np.mean(values)), *statistics.percentile_interval(pooled, n, confidence)

@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pandas as pd
-
 from hindsight.analysis.summarise import read_plan
 from hindsight.claims.data import CLAIMS, Claim
 from hindsight.claims.evidence import Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
-from hindsight.io.files import write_whole
+from hindsight.io.files import as_json, write_if_changed
 
 Outcome = Literal["yes", "no", "not tested"]
 
@@ -27,10 +25,8 @@ Outcome = Literal["yes", "no", "not tested"]
 class Verdict:
     """The verdict on one claim under one fidelity.
 
-    Attributes:
-        claim: its id.
-        why: the reason if it is not tested.
-        beside: the claim's other measurements by their descriptions, None where untested.
+    `why` is the reason if it is not tested; `beside` are the claim's other measurements by their
+    descriptions, None where untested.
     """
 
     claim: str
@@ -50,13 +46,11 @@ def evaluate(tables_dir: str | Path) -> list[Verdict]:
     plans = [read_plan(path) for path in sorted(directory.glob("*/plan.json"))]
     found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
-    read: dict[Path, dict[Any, pd.DataFrame]] = {}
-    evidence = [Evidence(directory, fidelity, read) for fidelity in fidelities]
+    evidence = [Evidence(directory, fidelity) for fidelity in fidelities]
     return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
 
 
 def judged(claim: Claim, evidence: Evidence) -> Verdict:
-    """Return the verdict on one claim."""
     measure = MEASURES[claim.measure]
     try:
         measured = measure(evidence, **claim.arguments)
@@ -78,8 +72,7 @@ def write_claims(tables_dir: str | Path) -> list[Verdict]:
     directory = Path(tables_dir)
     verdicts = evaluate(directory)
     rows = [{"sentence": CLAIMS[verdict.claim].sentence} | row_of(verdict) for verdict in verdicts]
-    text = json.dumps(rows, indent=1) + "\n"
-    write_whole(directory / "claims.json", lambda part: part.write_text(text))
+    write_if_changed(directory / "claims.json", as_json(rows))
     return verdicts
 
 

@@ -23,22 +23,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper and the rule by which it is judged.
-
-    Attributes:
-        source: where the paper says it.
-        published: the paper's own value.
-        metric: what is measured, in words.
-        measure, arguments: the function of `measures` and its arguments.
-        rule, limits: the rule of `rules` and its numbers.
-        unit: how the value is shown.
-        by_condition: how the values by condition are shown, if not like the value.
-        says: the sentence of the verdict.
-        figure: the name of its figure under the fidelity `released`.
-        experiments: the experiments whose tables it reads.
-        dated: the date of the rule.
-        beside: changed arguments by description; these measurements do not affect the verdict.
-    """
+    """A claim of a paper and the rule by which it is judged; ppo_her.yaml explains the keys."""
 
     id: str
     paper: str
@@ -53,7 +38,6 @@ class Claim:
     unit: str
     says: str
     figure: str
-    experiments: list[str]
     dated: str
     by_condition: str = ""
     changes: list[Change] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Read the tables that a claim is judged by, and measure means over conditions and seeds."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -37,12 +37,10 @@ class Measured:
     """What a measure found; NaN without a value or enough for an interval.
 
     Attributes:
-        value: the measured value.
-        low, high: its interval over seeds, with the conditions fixed.
-        wide_low, wide_high: its interval over conditions, for claims about tasks in general.
+        low, high: the value's interval over seeds, with the conditions fixed.
+        wide_low, wide_high: that over conditions, for claims about tasks in general.
         detectable: the difference that would be detected with 80 % power.
         ahead, behind, open: in how many conditions it is for the claim, against it, or neither.
-        conditions: the value in each condition.
         words: further values for the verdict's sentence.
         missing: which of the paper's results are missing.
     """
@@ -58,7 +56,7 @@ class Measured:
     ahead: int = 0
     behind: int = 0
     open: int = 0
-    conditions: dict[str, float] = field(default_factory=dict)
+    conditions: Mapping[Any, float] = field(default_factory=dict)
     words: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
@@ -88,26 +86,18 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
     found = Measured(
         float(means.mean()), *interval, *statistics.bootstrap([means], statistics.mean),
         detectable, len(means), n_seeds, int((means > 0).sum()), int((means < 0).sum()),
-        conditions=by_condition(values.groupby(level=CONDITION).mean()),
+        conditions=values.groupby(level=CONDITION).mean().to_dict(),
     )  # fmt: skip
     return replace(found, **more)
 
 
-def by_condition(values: pd.Series) -> dict[str, float]:
-    """Return a value per condition as plain data."""
-    return {str(name): float(value) for name, value in values.items()}
-
-
 @dataclass(frozen=True)
 class Evidence:
-    """The tables in results/tables/<source> under one fidelity.
-
-    `read` holds the tables read so far, by path and fidelity, which claims and fidelities share.
-    """
+    """The tables in results/tables/<source> under one fidelity; `read` holds those read so far."""
 
     directory: Path
     fidelity: str
-    read: dict[Path, dict[Any, pd.DataFrame]]
+    read: dict[Path, pd.DataFrame] = field(default_factory=dict)
 
     def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
         """Return the rows of this fidelity and of arms with these roles (none: any).
@@ -131,10 +121,10 @@ class Evidence:
         if not path.exists():
             raise Untested(f"the experiment {experiment} has no results")
         if path not in self.read:
-            table = read_table(path, CURVES if path.stem == "seed_curves" else None)
-            self.read[path] = dict(iter(table.groupby("fidelity")))
-        rows = self.read[path].get(self.fidelity, pd.DataFrame(columns=["role"]))
-        absent = set(roles) - set(rows["role"].unique())
+            columns = CURVES if path.stem == "seed_curves" else None
+            self.read[path] = read_table(path, columns, self.fidelity)
+        rows = self.read[path]
+        absent = set(roles) - set(rows.get("role", ()))
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")

@@ -27,7 +27,6 @@ from hindsight.claims.evidence import (
     Evidence,
     Measured,
     Untested,
-    by_condition,
     of_values,
     paired,
 )
@@ -51,7 +50,6 @@ def _log_time(runs: pd.DataFrame, time: str = "learn_step") -> pd.Series:
 
 
 def _by_run(found: Mapping[Any, float]) -> pd.Series:
-    """Return values by (condition, seed) as a series."""
     index = pd.MultiIndex.from_tuples(list(found), names=RUN)
     return pd.Series(list(found.values()), index, dtype=float)
 
@@ -124,8 +122,6 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
             ratios.append(values)
             ratio_of[str(place)] = float(values.mean())
             censored += int(fastest[time].isna().sum())
-    empty = pd.Series(dtype=float, index=pd.MultiIndex.from_arrays([[], []], names=RUN))
-    values = pd.concat(ratios) if ratios else empty
     count = {side: sum(own == side for own in sides.values()) for side in (1, 0, -1)}
     counts: dict[str, Any] = {
         "n_conditions": len(sides), "ahead": count[1], "behind": count[-1], "open": count[0],
@@ -137,7 +133,7 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
     }  # fmt: skip
     if not ratios:
         return Measured(NAN, n_seeds=int(summary["n_seeds"].min()), **counts)
-    return of_values(values, **counts)
+    return of_values(pd.concat(ratios), **counts)
 
 
 def _median(times: pd.Series) -> float:
@@ -191,7 +187,7 @@ def solves(evidence: Evidence) -> Measured:
     return Measured(
         float(gained.sum()), *percentile_interval(replicates.sum(axis=0), seeds),
         n_conditions=len(her), n_seeds=seeds, ahead=int(gained.sum()), behind=int(lost.sum()),
-        open=int((~gained & ~lost).sum()), conditions=by_condition(her - ppo),
+        open=int((~gained & ~lost).sum()), conditions=(her - ppo).to_dict(),
     )  # fmt: skip
 
 
@@ -239,7 +235,7 @@ def sensitivity(evidence: Evidence) -> Measured:
         float(values.mean()), *percentile_interval(mean, seeds),
         *statistics.bootstrap([values], statistics.mean), FOUND_AT * float(mean.std()),
         len(learnt), seeds, int((values > ROUNDING).sum()), int((values < -ROUNDING).sum()),
-        conditions=by_condition(values),
+        conditions=values.to_dict(),
         words={"her": percent["subject"], "ppo": percent["baseline"],
                "her_worst": worst_case.loc["subject", "sensitivity_percent"],
                "ppo_worst": worst_case.loc["baseline", "sensitivity_percent"],
@@ -270,14 +266,13 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
         raise Untested("one of the two never succeeds at the easiest level")
 
     seeds = min(map(len, strata[0]))
+    each = [np.array([values.mean(axis=0) for values in own]) for own in strata]
     by_seed, by_place, places = [], [], draw_seeds(len(strata[0]), 1)
-    for own in strata:
-        means = np.array([values.mean(axis=0) for values in own])
+    for own, means in zip(strata, each, strict=True):
         draws = np.stack([values[draw_seeds(len(values))].mean(axis=1) for values in own], axis=1)
         by_seed.append(np.append(kept(means)[None], kept(draws)))
         by_place.append(kept(means[places]))
     value, replicates = by_seed[0][0] - by_seed[1][0], by_seed[0][1:] - by_seed[1][1:]
-    each = [np.array([values.mean(axis=0) for values in own]) for own in strata]
     alone = kept(each[0][:, None]) - kept(each[1][:, None])
     # Nothing can be kept where one of the two does not succeed at the easiest level.
     fails = np.minimum(each[0][:, 0], each[1][:, 0]) < FLOOR
@@ -287,7 +282,7 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
         float(value), *percentile_interval(replicates, seeds),
         *percentile_interval(by_place[0] - by_place[1], enough), FOUND_AT * float(replicates.std()),
         enough, seeds, int((gain > 0).sum()), int((gain < 0).sum()),
-        enough - int((gain != 0).sum()), conditions=by_condition(gain),
+        enough - int((gain != 0).sum()), conditions=gain.to_dict(),
         words={"her": float(by_seed[0][0]), "ppo": float(by_seed[1][0])},
     )  # fmt: skip
 
@@ -318,7 +313,7 @@ def tasks_learned(
     found, ppo = ({t for t, x in best[role].items() if x >= learned - ROUNDING} for role in BOTH)
     return Measured(
         float(len(found)) if only in found else 0.0, n_conditions=len(others) + 1,
-        n_seeds=int(cells.min()), conditions=by_condition(best["subject"]),
+        n_seeds=int(cells.min()), conditions=best["subject"].to_dict(),
         words={"tasks": ", ".join(sorted(found)) or "none", "ppo": len(ppo)},
     )  # fmt: skip
 
@@ -387,7 +382,7 @@ def best_s(evidence: Evidence, *, within: float) -> Measured:
     return Measured(
         float(levels[mean.argmin()]), *percentile_interval(levels[draws.argmin(axis=1)], seeds),
         *percentile_interval(levels[wider.argmin(axis=1)], len(cube)), n_conditions=len(cube),
-        n_seeds=seeds, conditions=by_condition(each), missing=_absent(levels),
+        n_seeds=seeds, conditions=each.to_dict(), missing=_absent(levels),
         words={"flat": f"S = {good.min():g} to {good.max():g}" if len(good) > 1 else "no other S",
                "more": f"{100 * within:.0f} %",
                "m_c": f"{together['best_level'].iloc[0]:g}" if len(together) else "–"},

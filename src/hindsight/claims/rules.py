@@ -37,11 +37,9 @@ def level(
     of: int = 0,
     interval: bool = True,
 ) -> bool:
-    """Return whether the value is within bounds.
+    """Return whether the value, which must have an interval, or not, is within bounds.
 
-    Args:
-        of: the number of conditions that the bounds refer to; they are scaled if fewer were run.
-        interval: whether the value must have an interval.
+    `of` is the number of conditions that the bounds refer to; they are scaled if fewer were run.
     """
     if interval:
         _has_interval(m)

@@ -43,7 +43,6 @@ class Curve:
         x, middle, low, high: `[point]`, the median over seeds and the quartiles until half of the
             runs have ended; a run that ended earlier keeps its last value.
         seeds: by run, `[row, (x, y)]`.
-        end: where half of the runs have ended.
     """
 
     x: Array
@@ -51,7 +50,10 @@ class Curve:
     low: Array
     high: Array
     seeds: list[Array]
-    end: float
+
+    @property
+    def end(self) -> float:
+        return float(self.x[-1])
 
 
 def curve_of(rows: pd.DataFrame, x: str, measure: Measure) -> Curve | None:
@@ -69,23 +71,22 @@ def _over_seeds(seeds: list[Array]) -> Curve:
     """Return the curve of runs `[row, (x, y)]`."""
     first = min(run[0, 0] for run in seeds)
     end = float(np.quantile([run[-1, 0] for run in seeds], 0.5, method="lower"))
-    grid = np.linspace(first, max(end, first), POINTS)
+    grid = np.linspace(first, end, POINTS)
     if first > 0:
-        grid = np.union1d(grid, np.geomspace(first, max(end, first), POINTS))
+        grid = np.union1d(grid, np.geomspace(first, end, POINTS))
     values = np.array([np.interp(grid, run[:, 0], run[:, 1]) for run in seeds])
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
-    return Curve(grid, middle, low, high, seeds, end)
+    return Curve(grid, middle, low, high, seeds)
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
-    """Draw the grid of a spec."""
     own = panels.grid(tables, spec)
     found = _read(tables, own)
     if not found:
         raise NoResults
     unlike = _timed_unlike(tables, own) if spec.x == "minutes" else set()
     drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
-    unit, x_label, log = _scale_x(own, drawn)
+    unit, x_label = _scale_x(own, drawn)
     # Before anything is drawn, so that matplotlib does not fit the axes to each line anew.
     for first, *_ in panels.sharing(own.panels, "y"):
         style.scale(first.ax, first.measure.limits, log=first.measure.log)
@@ -93,39 +94,28 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     marks: set[str] = set()
     counts = max(len(curve.seeds) for curve in found.values())
     for panel in own.panels:
-        most, high = len(panel.lines), panel.ax.get_xlim()[1]
-        faint = min(0.6, max(0.07 if most > FEW else 0.18, 8.0 / (max(most, 1) * counts)))
+        few = len(panel.lines) <= FEW
+        faint = max(0.18 if few else 0.07, 8.0 / (max(len(panel.lines), 1) * counts))
         for order, (name, entries) in enumerate(panel.lines.items()):
-            key = key_of(entries[0])
+            key, look = key_of(entries[0]), own.looks[name]
             if (curve := drawn.get((panel.measure.column, key))) is not None:
-                look = own.looks[name]
-                _draw_seeds(panel.ax, curve, unit, look, faint)
-                marked = "none" if own.many else look.marker
-                _draw_median(
-                    panel.ax, curve, unit, replace(look, marker=marked), order, band=most <= FEW
-                )
-                marks |= _mark_end(
-                    panel.ax,
-                    curve,
-                    unit,
-                    look,
-                    ended.get(key, ""),
-                    high,
-                    few=most <= FEW and panel.measure.limits is not None,
-                )
+                _draw_seeds(panel.ax, curve, unit, look, min(0.6, faint))
+                shown = replace(look, marker="none") if own.many else look
+                _draw_median(panel.ax, curve, unit, shown, order, band=few)
+                dotted = few and panel.measure.limits is not None
+                marks |= _mark_end(panel.ax, curve, unit, look, ended.get(key, ""), few=dotted)
         _note_absent(
             panel, {key for column, key in found if column == panel.measure.column}, unlike
         )
     more = [
-        style.Look(style.FAINT, "none", ENDS[end][0]).handle(ENDS[end][1], markeredgewidth=1.5)
-        for end in ENDS
+        style.Look(style.FAINT, "none", marker).handle(label, markeredgewidth=1.5)
+        for end, (marker, label) in ENDS.items()
         if end in marks
     ]
     if spec.authors and tables.fidelity == "released":
         more = [*_draw_authors(own, tables, unit), *more]
     band = "" if max(len(p.lines) for p in own.panels) > FEW else "; band: middle half of the seeds"
     words = f"line: median over seeds, until half have ended{band}; thin: every seed"
-    x_label += ", logarithmic" if log else ""
     if unlike:
         words += "; left out: what was timed on another processor"
     keys = {key for _, key in found}
@@ -167,11 +157,10 @@ def _ended(tables: Tables) -> dict[Key, str]:
     }
 
 
-def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, str, bool]:
-    """Set the x axes of all panels, up to the end of the last line.
+def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, str]:
+    """Set the x axes of all panels, up to the end of the last line; return the unit and the label.
 
-    Returns the unit, the label, and whether the axes are logarithmic, which they are if many lines
-    end early.
+    The axes are logarithmic if many lines end early.
     """
     ends = [curve.end for curve in drawn.values()]
     unit = (1e3 if max(ends) < 1e6 else 1e6) if own.spec.x == "env_steps" else 1.0
@@ -186,7 +175,7 @@ def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, 
         first = min(curve.x[0] for curve in here) / unit
         low = max(first, high / 1000) if log else 0.0
         style.number_axis(group[0].ax, low, high * (1.08 if log else 1.02), log=log)
-    return unit, label, log
+    return unit, f"{label}, logarithmic" if log else label
 
 
 def _draw_median(
@@ -196,33 +185,16 @@ def _draw_median(
     x = curve.x / unit
     if band:
         ax.fill_between(x, curve.low, curve.high, color=look.colour, alpha=0.16, linewidth=0)
-    ax.plot(
-        x,
-        curve.middle,
-        color=look.colour,
-        linestyle=look.line,
-        linewidth=look.width,
-        marker=look.marker,
-        markersize=3.2,
-        markevery=(0.06 + 0.045 * (order % 5), 0.26),
-        zorder=3,
-    )
+    every = (0.06 + 0.045 * (order % 5), 0.26)
+    ax.plot(x, curve.middle, **look.drawn(markersize=3.2, markevery=every, zorder=3))
 
 
 def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: float) -> None:
     """Draw every seed as a thin line, rasterized so that the PDF stays small."""
     lines = [run / [unit, 1.0] for run in curve.seeds]
-    ax.add_collection(
-        LineCollection(
-            lines,
-            colors=look.colour,
-            linewidths=0.45,
-            alpha=alpha,
-            zorder=0.7,  # above the grid
-            rasterized=True,
-        ),
-        autolim=False,
-    )
+    bundle = LineCollection(lines, colors=look.colour, linewidths=0.45, alpha=alpha)
+    bundle.set(zorder=0.7, rasterized=True)  # above the grid
+    ax.add_collection(bundle, autolim=False)
     if ax.get_autoscaley_on():
         ends = [run[[run[:, 1].argmin(), run[:, 1].argmax()]] for run in lines]
         ax.update_datalim(np.concatenate(ends), updatex=False)
@@ -230,16 +202,16 @@ def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: fl
 
 
 def _mark_end(
-    ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, high: float, *, few: bool
+    ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, *, few: bool
 ) -> set[str]:
-    """Mark the reason where a line ends before `high`, its axis' end; return it in a set.
+    """Mark the reason where a line ends before its axis; return it in a set.
 
     If `few`, perfect lines are continued by dots. A median below the top means that half of the
     runs became perfect and the others did not learn.
     """
-    if ended not in ENDS or curve.end / unit > 0.9 * high:
+    end, last, high = curve.end / unit, curve.middle[-1], ax.get_xlim()[1]
+    if ended not in ENDS or end > 0.9 * high:
         return set()
-    end, last = curve.end / unit, curve.middle[-1]
     if ended == "early" and few and last < NEAR_TOP:
         ended = "half"
     ax.plot([end], [last], ENDS[ended][0], color=look.colour, markersize=5.5 if few else 4,

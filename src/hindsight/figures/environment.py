@@ -13,7 +13,6 @@ from hindsight.figures.tables import Tables
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
-    """Draw the episodes in the folder's episodes.npz."""
     return figure_of_episodes(load_episodes(tables.folder / "episodes.npz"), spec.title)
 
 

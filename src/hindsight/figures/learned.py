@@ -35,8 +35,8 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         total, learned = max(total, steps.size), int(np.isfinite(steps).sum())
         look, share = look_of(tables.plan, arm), np.arange(learned + 1) / max(steps.size, 1)
         x = np.array([FIRST, *steps[:learned], budget])
-        ax.step(x, np.append(share, share[-1]), where="post", color=look.colour,
-                linestyle=look.line, linewidth=look.width + 0.3, clip_on=False)  # fmt: skip
+        line = look.drawn(linewidth=look.width + 0.3, marker="none", clip_on=False)
+        ax.step(x, np.append(share, share[-1]), where="post", **line)
         ax.annotate(label, (budget, share[-1]), (0, 3), textcoords="offset points", ha="right",
                     color=look.colour, size="medium", weight="bold")  # fmt: skip
         counts.append(f"all {learned}" if 0 < learned == steps.size else str(learned))

@@ -16,7 +16,6 @@ CONDITIONS = {condition_name(spawn, prey): (spawn, prey) for spawn in SPAWNS for
 
 
 def axis_label(key: str) -> str:
-    """Return a key as the label of an axis."""
     return str(document()["keys"].get(key, {}).get("label", key))
 
 

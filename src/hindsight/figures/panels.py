@@ -14,6 +14,7 @@ from hindsight.figures import style
 from hindsight.figures.names import PREYS, where_from
 from hindsight.figures.specs import FigureSpec, Measure, measures
 from hindsight.figures.tables import (
+    MEASURE,
     Entry,
     Key,
     Tables,
@@ -26,7 +27,6 @@ from hindsight.figures.tables import (
 )
 
 FEW = 6  # with more lines than this, a panel has no bands, and a colour bar instead of a legend
-MEASURE = "measure"
 #: Width and height of a panel in inches.
 PANEL, WIDE = (1.95, 1.35), (3.6, 2.3)
 
@@ -40,14 +40,11 @@ class Panel:
     """One panel: its measure, and its entries by the name of their line."""
 
     ax: Axes
-    row: tuple[Any, ...]
-    column: Any
     measure: Measure
     lines: dict[Any, list[Entry]]
 
     @property
     def entries(self) -> list[Entry]:
-        """All entries of the panel."""
         return [entry for own in self.lines.values() for entry in own]
 
 
@@ -118,7 +115,7 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
         for entry in here:
             line = spec.alone[1] if entry in alone else value(entry, spec.lines)
             lines.setdefault(line, []).append(entry)
-        panels.append(Panel(ax, row, column, measure, lines))
+        panels.append(Panel(ax, measure, lines))
     _name_panels(fig, spec, rows, columns, int(13 * size[0]))
     shown = looks(plan, usual, spec.lines)
     if alone:
@@ -137,44 +134,30 @@ def sharing(own: Sequence[Panel], axis: str) -> list[list[Panel]]:
 
 
 def _name_panels(
-    fig: Figure,
-    spec: FigureSpec,
-    rows: Sequence[tuple[Any, ...]],
-    columns: Sequence[Any],
-    letters: int,
+    fig: Figure, spec: FigureSpec, rows: Sequence[Any], columns: Sequence[Any], letters: int
 ) -> None:
     """Write the titles of columns, at most `letters` wide, and the names of rows."""
-    for ax, column in zip(fig.axes, columns, strict=False):
-        title = (
-            measures()[column].label if spec.columns == MEASURE else called(spec.columns, column)
-        )
-        if spec.columns != MEASURE or len(columns) > 1:
-            lines = [textwrap.fill(line, letters) for line in title.split("\n")]
-            ax.set_title("\n".join(lines))
-    several = [facet for facet in spec.rows if facet != MEASURE]
+    if spec.columns != MEASURE or len(columns) > 1:
+        for ax, column in zip(fig.axes, columns, strict=False):
+            lines = called(spec.columns, column).split("\n")
+            ax.set_title("\n".join(textwrap.fill(line, letters) for line in lines))
     for i, row in enumerate(rows):
         named = dict(zip(spec.rows, row, strict=True))
-        text = "\n".join(filter(None, (called(facet, named[facet]) for facet in several)))
+        measure = named.pop(MEASURE, None)
+        text = "\n".join(filter(None, (called(*facet) for facet in named.items())))
         style.row_label(fig.axes[(i + 1) * len(columns) - 1], text)
-        if MEASURE in named and len(spec.measures) > 1:
-            label = textwrap.fill(measures()[named[MEASURE]].label, 22)
+        if measure and len(spec.measures) > 1:
+            label = textwrap.fill(called(MEASURE, measure), 22)
             fig.axes[i * len(columns)].set_ylabel(label)
 
 
 def finished(
-    tables: Tables,
-    own: Grid,
-    drawn: str,
-    x_label: str,
-    there: set[Key],
-    more: Sequence[Line2D] = (),
+    tables: Tables, own: Grid, drawn: str, label: str, there: set[Key], more: Sequence[Line2D] = ()
 ) -> Figure:
     """Finish a figure whose panels are drawn: notes on missing results, legend and head.
 
-    Args:
-        drawn: the meaning of lines and bands, for the subtitle.
-        there: the cells with results.
-        more: further entries of the legend.
+    `drawn` says what lines and bands mean, `label` what x is; `there` are the cells with results,
+    and `more` further entries of the legend.
     """
     spec = own.spec
     for panel in own.panels:
@@ -192,23 +175,17 @@ def finished(
     ]  # fmt: skip
     if own.many:
         style.colour_bar(own.figure, [{spec.lines: name} for name in own.looks])
-    shown = plan | {"entries": [e for e in plan["entries"] if e["arm"] in _arms(own)]}
+    arms = {arm for panel in own.panels for e in panel.entries for arm in e["arms"]}
+    shown = plan | {"entries": [e for e in plan["entries"] if e["arm"] in arms]}
     one = len(spec.measures) == 1 and spec.kind != "intervals" and spec.columns != MEASURE
-    label = measures()[spec.measures[0]].label if one else ""
     return style.finish(
         own.figure,
         spec.title.format(title=plan["title"]),
         where_from(shown, tables.fidelity, drawn),
         [*handles, *more] if len(handles) + len(more) > 1 else [],
-        x_label,
-        label,
+        x_label=label,
+        y_label=called(MEASURE, spec.measures[0]) if one else "",
     )
-
-
-def _arms(own: Grid) -> set[str]:
-    """Return the arms in the panels, including those that share their cells with another."""
-    shown = {e["name"] for panel in own.panels for e in panel.entries}
-    return {arm for name in shown for arm in name.split(" = ")}
 
 
 def nothing(tables: Tables, spec: FigureSpec) -> Figure:

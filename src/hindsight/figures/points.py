@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from hindsight.analysis import statistics
 from hindsight.analysis.reduce import ALL
 from hindsight.figures import names, panels, style
-from hindsight.figures.panels import MEASURE, PANEL, WIDE, Grid, NoResults, Panel
+from hindsight.figures.panels import PANEL, WIDE, Grid, NoResults, Panel
 from hindsight.figures.specs import FigureSpec, Measure, measures
 from hindsight.figures.tables import (
+    CELL,
+    MEASURE,
     Entry,
     Key,
     Tables,
@@ -27,7 +29,8 @@ from hindsight.figures.tables import (
 )
 
 Array = NDArray[np.float64]
-Spread = tuple[float, float, float]  # a value and the bounds of its interval, or NaN
+Rows = Mapping[int, Sequence[Key]]  # the cells in each row of `intervals`
+Spread = Sequence[float]  # a value and the bounds of its interval, or NaN
 #: Height in inches of a row of `intervals`, and of each of its lines.
 ROW, LINE = 0.1, 0.09
 BARS = {
@@ -45,7 +48,6 @@ class Values:
 
     @property
     def keys(self) -> set[Key]:
-        """The cells with values."""
         return {*self.runs, *self.given}
 
     def pooled(self, measure: Measure, keys: Sequence[Key]) -> Spread | None:
@@ -68,7 +70,6 @@ class Values:
         return float(whole.mean()), *statistics.bootstrap(strata, statistics.mean)
 
     def one(self, key: Key) -> float:
-        """Return a cell's own mean."""
         return self.given[key][0] if key in self.given else float(self.runs[key].mean())
 
 
@@ -81,16 +82,15 @@ def read(tables: Tables, spec: FigureSpec) -> dict[Measure, Values]:
 
 
 def _values(tables: Tables, measure: Measure) -> Values:
-    if measure.bounds:
-        table = tables.read(f"{measure.table}.csv")
-        rows = {} if table.empty else by_condition(table.dropna(subset=[measure.column]))
-        columns = [measure.column, *measure.bounds]
-        found = {key: row.iloc[0][columns].astype(float) for key, row in rows.items()}
-        return Values(
-            {}, {key: (row.iloc[0], row.iloc[1], row.iloc[2]) for key, row in found.items()}
-        )
-    runs = by_condition(tables.runs(measure))
-    return Values({key: own["value"].to_numpy(float) for key, own in runs.items()}, {})
+    if not measure.bounds:
+        runs = by_condition(tables.runs(measure))
+        return Values({key: own["value"].to_numpy(float) for key, own in runs.items()}, {})
+    table = tables.read(f"{measure.table}.csv")
+    if table.empty:
+        return Values({}, {})
+    rows = table.dropna(subset=[measure.column])[[*CELL, measure.column, *measure.bounds]]
+    found = rows.itertuples(index=False, name=None)
+    return Values({}, {(arm, level, place): spread for arm, level, place, *spread in found})
 
 
 def along(tables: Tables, spec: FigureSpec) -> Figure:
@@ -104,7 +104,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     even = spec.shade or len(numbers) < 3 or np.allclose(np.diff(numbers), numbers[1] - numbers[0])
     at = {number: float(number if even else i) for i, number in enumerate(numbers)}
     step = min(np.diff(sorted(at.values())), default=1.0)
-    best, never = _best(tables, spec), _never(tables, spec)
+    best, never = _best_and_never(tables) if spec.mark_best else ({}, set())
     for first, *_ in panels.sharing(grid.panels, "y"):
         style.scale(first.ax, first.measure.limits, log=first.measure.log)
     ticks = list(at.items())[:: -(-len(at) // 8)]
@@ -123,7 +123,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
             _mark_best(panel.ax, best.get(str(panel.entries[0]["condition"])))
     several = any(len({e["condition"] for e in panel.entries}) > 1 for panel in grid.panels)
     thin = "; thin: each condition" if several else ""
-    words = f"{_bars(spec)}{thin}{_few(tables, grid)}"
+    words = f"{_bars(spec)}{thin}{_few(grid)}"
     cross = style.Look(style.ALARM, "none", "x")
     more = [cross.handle("the median run never reaches a return of 0.8")] * bool(never)
     if spec.shade:
@@ -140,7 +140,7 @@ def _bars(spec: FigureSpec) -> str:
     return "; ".join(dict.fromkeys(BARS[measure.centre] for measure in own))
 
 
-def _few(tables: Tables, grid: Grid) -> str:
+def _few(grid: Grid) -> str:
     """Return a remark if some cells have too few seeds for a bootstrap interval."""
     seeds = min((e["seeds"] for panel in grid.panels for e in panel.entries), default=5)
     few = seeds < statistics.FEWEST_SEEDS
@@ -174,25 +174,19 @@ def _draw_along(
         return
     places, middle, low, high = np.array(rows).T
     ax.vlines(places, low, high, color=look.colour, linewidth=1.3, alpha=0.75, zorder=2)
-    ax.plot(places, middle, color=look.colour, linestyle=look.line, linewidth=1.6,
-            marker=look.marker, markersize=4.5, zorder=3)  # fmt: skip
+    ax.plot(places, middle, **look.drawn(linewidth=1.6, markersize=4.5, zorder=3))
     if len(conditions) == 1 and never:
         lost = [i for i, n in enumerate(sorted(by_number)) if by_number[n][0] in never]
         ax.plot(places[lost], middle[lost], "x", color=style.ALARM, markersize=7, zorder=4)
 
 
-def _best(tables: Tables, spec: FigureSpec) -> dict[str, dict[Any, Any]]:
-    """Return the rows of best_level.csv by condition."""
-    table = tables.read("best_level.csv") if spec.mark_best else pd.DataFrame()
-    return {str(row["condition"]): row for row in table.to_dict("records")}
-
-
-def _never(tables: Tables, spec: FigureSpec) -> set[Key]:
-    """Return the cells whose median run never reaches a return of 0.8."""
-    table = tables.read("summary.csv") if spec.mark_best else pd.DataFrame()
-    if table.empty:
-        return set()
-    return set(by_condition(table[table["steps_to_0.8"].isna()]))
+def _best_and_never(tables: Tables) -> tuple[dict[str, dict[Any, Any]], set[Key]]:
+    """Return the rows of best_level.csv by condition, and the cells whose median run never reaches
+    a return of 0.8.
+    """
+    best, summary = tables.read("best_level.csv"), tables.read("summary.csv")
+    never = summary[summary["steps_to_0.8"].isna()] if len(summary) else summary
+    return {row["condition"]: row for row in best.to_dict("records")}, set(by_condition(never))
 
 
 def _mark_best(ax: Axes, row: Mapping[Any, Any] | None) -> None:
@@ -246,15 +240,13 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     lines = 1 if facet == spec.lines else len(looks)
     height = (len(rows) + together) * (ROW + LINE * max(lines, 1)) + 0.75
     grid.figure.set_size_inches(grid.figure.get_figwidth(), max(height, 1.5))
-    words = f"{_bars(spec)}; ticks: every run{_few(tables, grid)}"
+    words = f"{_bars(spec)}; ticks: every run{_few(grid)}"
     keys = set().union(*(own.keys for own in found.values()))
     shown = Grid(grid.figure, grid.panels, {} if facet == spec.lines else looks, frame)
     return panels.finished(tables, shown, words, "", keys | {key_of(e) for e in entries})
 
 
-def _draw_runs(
-    ax: Axes, found: Values, places: Mapping[int, Sequence[Key]], look: style.Look, offset: float
-) -> None:
+def _draw_runs(ax: Axes, found: Values, places: Rows, look: style.Look, offset: float) -> None:
     """Draw every run of a line as a small tick."""
     for y, keys in places.items():
         x = [x for key in keys for x in found.runs.get(key, ())]
@@ -263,13 +255,7 @@ def _draw_runs(
                    linewidth=0.7, alpha=0.35, zorder=1)  # fmt: skip
 
 
-def _draw_rows(
-    panel: Panel,
-    found: Values,
-    places: Mapping[int, Sequence[Key]],
-    look: style.Look,
-    offset: float,
-) -> None:
+def _draw_rows(panel: Panel, found: Values, places: Rows, look: style.Look, offset: float) -> None:
     """Draw a line's mean and interval in each row."""
     spreads = {y: found.pooled(panel.measure, keys) for y, keys in places.items()}
     points = [(y + offset, *spread) for y, spread in spreads.items() if spread is not None]

@@ -82,14 +82,12 @@ class FigureSpec:
 
 @cache
 def document() -> Mapping[str, Any]:
-    """Return the content of figures.yaml."""
     found: Mapping[str, Any] = yaml.load(TABLE.read_text(encoding="utf-8"), YAML)
     return found
 
 
 @cache
 def measures() -> dict[str, Measure]:
-    """Return the measures by name."""
     return {name: Measure(**frozen(what)) for name, what in document()["measures"].items()}
 
 
@@ -106,11 +104,8 @@ def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
     for name, what in figures.items():
         caption = " ".join(what["caption"].format(**words).split())
         spec = FigureSpec(**frozen(what) | {"caption": caption})
-        if spec.kind == "episodes":
-            found[name] = spec
-            continue
-        for fidelity, ending in FIDELITIES.items():
-            found[name + ending] = replace(spec, fidelity=fidelity)
+        endings = {"": ""} if spec.kind == "episodes" else FIDELITIES
+        found |= {name + end: replace(spec, fidelity=of) for of, end in endings.items()}
     return found
 
 
@@ -119,7 +114,6 @@ FIGURES = _specs(document()["figures"])
 
 
 def of_any(experiment: str) -> dict[str, FigureSpec]:
-    """Return the figures that any experiment has."""
     return _specs(
         {f"{name}_{experiment}": {"experiment": experiment} | what
          for name, what in document()["of_any"].items()}
@@ -155,6 +149,5 @@ def names_there(tables_root: Path) -> list[str]:
     found: list[str] = []
     for path in sorted(tables_root.glob("*/plan.json")):
         entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
-        found += names_for(path.parent.name, list(dict.fromkeys(e["fidelity"] for e in entries)))
-    pictured = (tables_root / EPISODES).exists()
-    return found + names_for(EPISODES.parent.name, []) * pictured
+        found += names_for(path.parent.name, [entry["fidelity"] for entry in entries])
+    return found + names_for(EPISODES.parent.name, []) * (tables_root / EPISODES).exists()

@@ -88,55 +88,49 @@ class Look:
     marker: Any = "o"
     width: float = 1.5
 
+    def drawn(self, **more: Any) -> dict[str, Any]:
+        """Return the arguments of matplotlib's lines."""
+        look = {"color": self.colour, "linestyle": self.line, "marker": self.marker}
+        return look | {"linewidth": self.width} | more
+
     def handle(self, label: str, **more: Any) -> Line2D:
         """Return an entry for the legend."""
-        look = {"color": self.colour, "linestyle": self.line, "marker": self.marker}
-        return Line2D([], [], linewidth=self.width, label=label, **(look | more))
+        return Line2D([], [], label=label, **self.drawn(**more))
 
 
 VARIED = object()  # the value of a key that the experiment varies
-#: Dashes by their names in figures.yaml.
-DASHES = {
-    "dashed": (0, (4, 1.6)),
-    "dotted": (0, (1, 1)),
-    "dash-dot": (0, (5, 1.3, 1, 1.3)),
-    "long": (0, (8, 1.5)),
-}
 
 
-def _look(colour: str, line: Any = "-", marker: Any = "o", width: float = 1.5) -> Look:
-    return Look(colour, frozen(DASHES.get(str(line), line)), frozen(marker), width)
+def _look(what: Mapping[str, Any]) -> Look:
+    return Look(**{key: x for key, x in frozen(what).items() if key not in ("arm", "name")})
 
 
-def _method(arm: dict[str, Any], name: str, **look: Any) -> tuple[dict[str, Any], str, Look]:
-    return arm, name, _look(**look)
-
-
-#: All methods: the keys that an arm must have, the method's name and its look.  The first match
-#: counts.
-METHODS = [_method(**what) for what in document()["looks"]]
-_LOOKS = {name: look for _, name, look in METHODS}
+#: The looks of methods by name.
+METHODS = {what["name"]: _look(what) for what in document()["looks"]}
 #: Looks of swept words.
-WORDS = {word: _look(**what) for word, what in document()["swept"].items()}
+WORDS = {word: _look(what) for word, what in document()["swept"].items()}
 _MARKERS = "^Dv<>ph8"
 
 
 def method_of(entry: Mapping[str, Any]) -> str:
-    """Return the name in METHODS of an entry's arm, or else the arm's own name."""
+    """Return the method of an entry's arm, the first in figures.yaml whose keys it has, or else the
+    arm's own name.
+    """
     what = {name: entry[name] for name in ("role", "algorithm", "her")} | dict(entry["keys"])
     what |= dict.fromkeys(entry["level"], VARIED)
 
     def has(key: str, value: Any) -> bool:
         return what.get(key) is not None if value == SET else bool(what.get(key) == value)
 
-    found = (name for keys, name, _ in METHODS if all(has(k, v) for k, v in keys.items()))
+    looks = document()["looks"]
+    found = (look["name"] for look in looks if all(has(k, v) for k, v in look["arm"].items()))
     return next(found, str(entry["arm"]))
 
 
 def arm_look(method: str) -> Look:
     """Return a method's look; unknown methods get greys that depend only on their names."""
-    if method in _LOOKS:
-        return _LOOKS[method]
+    if method in METHODS:
+        return METHODS[method]
     code = zlib.crc32(method.encode())
     grey = 0x50 + 0x18 * (code % 4)
     dashes = (0, (1 + code // 4 % 5, 1 + code // 20 % 2))
@@ -246,19 +240,9 @@ def _legend_rows(handles: Sequence[Line2D], width: float) -> list[list[Line2D]]:
 
 def row_label(ax: Axes, text: str) -> None:
     """Write the name of a row of panels to the right of it."""
-    ax.annotate(
-        text,
-        (1, 0.5),
-        xytext=(5, 0),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        rotation=-90,
-        va="center",
-        ha="left",
-        multialignment="center",
-        color=TEXT,
-        annotation_clip=False,
-    )
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    turned: dict[str, Any] = {"rotation": -90, "va": "center", "multialignment": "center"}
+    ax.annotate(text, (1, 0.5), (5, 0), **place, **turned, annotation_clip=False)
 
 
 def number_axis(ax: Axes, low: float, high: float, *, log: bool) -> None:
@@ -318,10 +302,11 @@ def save(
         "png": lambda path: _save_png(fig, path),
         "pdf": lambda path: fig.savefig(path, dpi=DPI, metadata={"CreationDate": None}),
     }
+    paths = [Path(f"{stem}.{kind}") for kind in kinds]
     with styled(paper=paper):
         if (engine := fig.get_layout_engine()) is not None:
             engine.execute(fig)
             fig.set_layout_engine("none")  # one layout is enough
-        for kind in kinds:
-            write_whole(Path(f"{stem}.{kind}"), writers[kind])
-    return [Path(f"{stem}.{kind}") for kind in kinds]
+        for path, kind in zip(paths, kinds, strict=True):
+            write_whole(path, writers[kind])
+    return paths

@@ -1,21 +1,21 @@
 """Read an experiment's tables, and split them into the panels and lines of a figure."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from hindsight.analysis.summarise import level_text, read_table
 from hindsight.figures import names
-from hindsight.figures.specs import FigureSpec, Measure
+from hindsight.figures.specs import FigureSpec, Measure, measures
 from hindsight.figures.style import WORDS, Look, arm_look, method_of, swept_looks
 
 CELL = ["arm", "level", "condition"]
+MEASURE = "measure"  # the facet of a figure's measures; others are facets of the plan's entries
 #: The notebook trains for 150 episodes and prints the success rate of the last 25.
 NOTEBOOK_EPISODES, NOTEBOOK_LAST = 150, 25
 Key = tuple[str, str, str]  # arm, level, condition
@@ -51,14 +51,7 @@ class Tables:
         path = self.folder / name
         if not path.exists():
             return pd.DataFrame(columns=["fidelity", *CELL, *columns])
-        if path.suffix == ".parquet":
-            wanted = list(dict.fromkeys([*CELL, *columns]))
-            there = pq.read_schema(path).names
-            found = [name for name in wanted if name in there]
-            mine = [("fidelity", "==", self.fidelity)]
-            return pd.read_parquet(path, columns=found, filters=mine).reindex(columns=wanted)
-        table = read_table(path)
-        return table[table["fidelity"] == self.fidelity].reset_index(drop=True)
+        return read_table(path, list(dict.fromkeys([*CELL, *columns])), self.fidelity)
 
     def runs(self, measure: Measure) -> pd.DataFrame:
         """Return a row per run, with the measure as `value`."""
@@ -124,15 +117,14 @@ def look_of(plan: Mapping[str, Any], arm: str) -> Look:
 
 def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
     """Return the entries that a figure shows; arms with the same runs are one, under both names."""
-    alike = {later: first for first, later in names.same_cells(plan)}
-    called = {
-        arm: " = ".join([arm, *(other for other, first in alike.items() if first == arm)])
-        for arm in names.arms_of(plan)
-    }
+    arms = {arm: [arm] for arm in names.arms_of(plan)}
+    for first, later in names.same_cells(plan):
+        if {first, later} <= arms.keys():
+            arms[first] += arms.pop(later)
     return [
-        {**entry, "name": called[entry["arm"]]}
+        {**entry, "arms": arms[entry["arm"]], "name": " = ".join(arms[entry["arm"]])}
         for entry in plan["entries"]
-        if entry["arm"] not in alike
+        if entry["arm"] in arms
         and (not spec.roles or entry["role"] in spec.roles)
         and (not spec.arms or entry["arm"] in spec.arms)
         and (not spec.places or entry["condition"] in spec.places)
@@ -163,22 +155,19 @@ def values(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> lis
     Numbers ascend, arms are as planned, and conditions as in the papers; other values are in order
     of appearance.
     """
-    found = list(dict.fromkeys(value(e, facet) for e in entries))
-    if facet == "line":
-        found = list(dict.fromkeys(
-            value(e, facet)
-            for arm in plan["arms"]
-            for e in sorted((e for e in entries if e["arm"] == arm), key=_rank)
-        ))  # fmt: skip
-    known = {
-        "spawn": list(names.SPAWNS), "prey": list(names.PREYS), "place": list(names.CONDITIONS),
-        "arm": [value(e, "arm") for arm in plan["arms"] for e in entries if e["arm"] == arm],
-        "strategy": list(WORDS), "exploration": list(WORDS), "line": found,
-    }.get(facet)  # fmt: skip
-    if known is not None:
-        return sorted(found, key=lambda v: known.index(v) if v in known else len(known))
     if facet == "level":
-        return list(dict.fromkeys(value(e, facet) for e in sorted(entries, key=_rank)))
+        entries = sorted(entries, key=_rank)
+    if facet in ("arm", "line"):
+        arms = plan["arms"]
+        entries = sorted(entries, key=lambda e: (arms.index(e["arm"]), _rank(e)))
+    found = list(dict.fromkeys(value(e, facet) for e in entries))
+    orders: dict[str, Iterable[Any]] = {
+        "spawn": names.SPAWNS, "prey": names.PREYS, "place": names.CONDITIONS,
+        "strategy": WORDS, "exploration": WORDS,
+    }  # fmt: skip
+    if facet in orders:
+        known = list(orders[facet])
+        return sorted(found, key=lambda v: known.index(v) if v in known else len(known))
     return sorted(found) if all(isinstance(v, int | float) for v in found) else found
 
 
@@ -194,6 +183,8 @@ def _rank(entry: Entry) -> tuple[float, ...]:
 
 def called(facet: str, value: Any) -> str:
     """Return the name of a facet's value on a figure."""
+    if facet == MEASURE:
+        return measures()[value].label
     if facet == "spawn":
         return names.SPAWNS.get(value, "")
     if facet in ("prey", "place"):

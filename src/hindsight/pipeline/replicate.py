@@ -243,6 +243,6 @@ def _what_came_out(project: Project) -> None:
             reasons.add(row["why"])
             print(f"     {row['why']}")
     print(f"\nFigures    {project.folder}/*.png")
-    print(f"Tables     {project.tables}/*/summary.csv, .tex")
+    print(f"Tables     {project.tables}/*/summary.csv")
     print(f"Scoreboard {project.scoreboard}")
     print(f"Page       {project.page}")

@@ -8,7 +8,7 @@ experiment's tables, the figures, the cells' metadata, and the page of deviation
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,6 @@ DEVIATIONS, FINDINGS = Path("docs/deviations.md"), Path("docs/findings.md")
 #: The first screen of report.html shows the published findings, whichever results are judged below.
 README, FILM = Path("README.md"), Path("docs/with_and_without.gif")
 HERO = "learned_described"
-TABLES = {
-    "aggregate.csv": "All conditions together",
-    "summary.csv": "By condition",
-    "sensitivity.csv": "Sensitivity",
-    "best_level.csv": "Best setting",
-    "m_c.csv": "M_c by setting",
-    "time_saved.csv": "Computation saved",
-    "tests.csv": "Pairwise tests",
-}
 #: Pages of the appendix without an experiment; names of experiments start with a letter.
 CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
 #: A note on diverged runs by experiment and fidelity; "" if none diverged.
@@ -67,12 +58,8 @@ class Picture:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with its verdict under each fidelity that was run.
-
-    Attributes:
-        verdicts: by fidelity, the row of claims.json with the verdict's sentence as `says`.
-        pictures: by fidelity, the claim's figure if it was drawn.
-        missing: which of the paper's evidence is missing.
+    """A claim and, by fidelity, its verdict (the row of claims.json, with the sentence `says`) and
+    its figure, if it was drawn; `missing`: which of the paper's evidence is missing.
     """
 
     claim: Claim
@@ -82,7 +69,6 @@ class Judged:
 
     @property
     def summary(self) -> dict[tuple[str, str], list[str]]:
-        """The fidelities by verdict and sentence."""
         found: dict[tuple[str, str], list[str]] = {}
         for fidelity, row in self.verdicts.items():
             found.setdefault((row["verdict"], row["says"]), []).append(fidelity)
@@ -91,7 +77,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Chapter:
-    """An experiment: by file name, its tables (one per fidelity) and the files; and its figures."""
+    """An experiment: its figures; its tables (one per fidelity) and their files, by file name."""
 
     name: str
     title: str
@@ -103,13 +89,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the pages show.
-
-    Attributes:
-        coverage: what was trained of the papers' figures, then of the other experiments.
-        diverged: which runs diverged, in words.
-        authors: rows of `analysis.authors.compare`.
-    """
+    """Everything that the pages show; `authors`: rows of `analysis.authors.compare`."""
 
     source: str
     preset: dict[str, str]
@@ -214,7 +194,6 @@ def _drawn(tables: Path, figures: Path, notes: Notes) -> dict[str, Picture]:
 
 
 def _diverged(tables: Path, plans: Sequence[dict[str, Any]]) -> Notes:
-    """Return which runs diverged, in words."""
     found = {}
     for plan in plans:
         path = tables / plan["experiment"] / RECORD
@@ -253,7 +232,7 @@ def _chapter(
             settings[text] = _setting(entry["level"], of_tasks)
     own = [picture for picture in drawn.values() if picture.experiment == name]
     chapter = Chapter(name, plan["title"], plan["figures"], own)
-    for file, title in TABLES.items():
+    for file, (title, columns) in present.TABLES.items():
         path = tables / name / file
         if not path.exists():
             continue
@@ -261,12 +240,15 @@ def _chapter(
         if not frame.empty:
             chapter.files[file] = path
         if "level" in frame:
-            frame = frame[frame["level"].isin(settings)]
-        columns = present.columns_of(file, settings, of_tasks=of_tasks)
+            frame = frame.assign(level=frame["level"].map(settings)).dropna(subset=["level"])
+        if of_tasks:
+            columns = present.OF_TASKS.get(file, columns)
+        if len(settings) < 2:
+            columns = [column for column in columns if column != present.LEVEL]
         for fidelity, rows in frame.groupby("fidelity", sort=False):
-            table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"])
             note = notes.get((name, str(fidelity)), "")
-            chapter.tables.setdefault(file, []).append(replace(table, note=note))
+            table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"], note)
+            chapter.tables.setdefault(file, []).append(table)
     return chapter
 
 
@@ -279,11 +261,9 @@ def _setting(level: Mapping[str, Any], of_tasks: bool) -> str:
 
 @dataclass(frozen=True)
 class Texts:
-    """Render the Markdown pages, whose links are relative to each page's own folder.
+    """Render the Markdown pages: REPLICATION.md (`markdown`) and the appendix's (`pages`, by name).
 
-    Attributes:
-        markdown: the path of REPLICATION.md.
-        pages: the paths of the appendix's pages, by name.
+    Links are relative to each page's own folder.
     """
 
     report: Report
@@ -291,7 +271,6 @@ class Texts:
     pages: Mapping[str, Path]
 
     def main(self) -> str:
-        """Render REPLICATION.md."""
         first: dict[str, str] = {}  # by figure, the claim that shows it: the first that has it
         for judged in self.report.claims:
             for picture in list(judged.pictures.values())[:1]:

@@ -19,15 +19,11 @@ from PIL import Image
 
 @dataclass
 class Page:
-    """Build a page from parts.
+    """Build a page from parts; it remembers the figures, anchors and tables that it has so far.
 
     Attributes:
-        path: the page's file.
         captions: the captions of the figures that may be embedded, by file.
         places: the anchors of the Markdown pages that are parts of this one, by file.
-        embedded: the names of the figures embedded so far.
-        ids: the anchors used so far.
-        tables: the number of tables so far.
     """
 
     path: Path
@@ -40,11 +36,7 @@ class Page:
     def add(self, markdown: str, source: Path, *, deeper: int = 0, images: bool = True) -> str:
         """Return a part of the page as HTML, without its title.
 
-        Args:
-            markdown: the text of the part.
-            source: the file that the text's links are relative to.
-            deeper: the number of levels to lower its headings.
-            images: whether images are allowed.
+        Links are relative to the file `source`; headings are lowered by `deeper` levels.
         """
         parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
         if not images:
@@ -141,5 +133,4 @@ def animation(path: Path) -> dict[str, str | int]:
 
 
 def link(path: Path, page: Path) -> str:
-    """Return a file's address relative to a page."""
     return Path(os.path.relpath(path, page.parent)).as_posix()

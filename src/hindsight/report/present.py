@@ -85,8 +85,10 @@ _CONDITION: list[Column] = [
     ("spawn", of(lambda spawn: SPAWNS.get(spawn, ALL), "spawn")),
     ("prey", of(lambda prey: PREYS.get(prey, ALL), "prey")),
 ]
-_ARM: list[Column] = [("algorithm", of(str, "arm"))]
-_TASK: list[Column] = [("task", of(str, "task"))]
+_ARM: Column = ("algorithm", of(str, "arm"))
+_TASK: Column = ("task", of(str, "task"))
+#: Only in the tables of an experiment with several levels.
+LEVEL: Column = ("setting", of(str, "level"))
 _SUMMARY: list[Column] = [
     _SEEDS,
     ("max. median return (IQR)",
@@ -162,32 +164,26 @@ _SAVED: list[Column] = [
 ]  # fmt: skip
 
 
-def columns_of(kind: str, settings: dict[str, str], *, of_tasks: bool = False) -> list[Column]:
-    """Return the columns of one of the tables that `summarise` writes.
-
-    Args:
-        kind: the table's file name.
-        settings: the displayed name of each level; with several levels the table gets a column for
-            them.
-        of_tasks: whether the experiment uses other tasks than the papers'. Then only the summary
-            and the tests have rows.
-    """
-    level = [("setting", of(settings.__getitem__, "level"))] if len(settings) > 1 else []
-    if of_tasks and kind in ("summary.csv", "tests.csv"):
-        own = [*_ARM, *_TASK_SUMMARY] if kind == "summary.csv" else _TESTS
-        return [*_TASK, *level, *own]
-    return {
-        "aggregate.csv": [*level, *_ARM, *_AGGREGATE],
-        "summary.csv": [*_CONDITION, *level, *_ARM, *_SUMMARY],
-        "tests.csv": [*_CONDITION, *level, *_TESTS],
-        "sensitivity.csv": [*_CONDITION, *_ARM, *_SENSITIVITY],
-        "best_level.csv": [*_CONDITION, *_ARM, *_BEST],
-        "m_c.csv": [*_CONDITION, *level, *_ARM, *_M_C],
-        "time_saved.csv": [*_CONDITION, *level, *_ARM, *_SAVED],
-    }[kind]
+#: The title and the columns of the tables that `summarise` writes, by file name.
+TABLES: dict[str, tuple[str, list[Column]]] = {
+    "aggregate.csv": ("All conditions together", [LEVEL, _ARM, *_AGGREGATE]),
+    "summary.csv": ("By condition", [*_CONDITION, LEVEL, _ARM, *_SUMMARY]),
+    "sensitivity.csv": ("Sensitivity", [*_CONDITION, _ARM, *_SENSITIVITY]),
+    "best_level.csv": ("Best setting", [*_CONDITION, _ARM, *_BEST]),
+    "m_c.csv": ("M_c by setting", [*_CONDITION, LEVEL, _ARM, *_M_C]),
+    "time_saved.csv": ("Computation saved", [*_CONDITION, LEVEL, _ARM, *_SAVED]),
+    "tests.csv": ("Pairwise tests", [*_CONDITION, LEVEL, *_TESTS]),
+}
+#: The columns for other tasks than the papers'; their other tables have no rows.
+OF_TASKS = {
+    "summary.csv": [_TASK, LEVEL, _ARM, *_TASK_SUMMARY],
+    "tests.csv": [_TASK, LEVEL, *_TESTS],
+}
 
 
-def table(title: str, frame: pd.DataFrame, columns: list[Column], arms: list[str]) -> Table:
+def table(
+    title: str, frame: pd.DataFrame, columns: list[Column], arms: list[str], note: str = ""
+) -> Table:
     """Return the frame's rows as text: first those over all conditions, then by condition.
 
     Within a condition, rows are sorted by level and then by arm, in the order of `arms`.
@@ -200,4 +196,4 @@ def table(title: str, frame: pd.DataFrame, columns: list[Column], arms: list[str
     keys = [key for key in orders if key in frame]
     frame = frame.sort_values(keys, key=lambda column: column.map(orders[str(column.name)].index))
     rows = [[text(row) for _, text in columns] for row in frame.to_dict("records")]
-    return Table(title, [name for name, _ in columns], rows)
+    return Table(title, [name for name, _ in columns], rows, note)

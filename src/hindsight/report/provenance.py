@@ -10,11 +10,9 @@ from hindsight.analysis.cells import metadata_of
 
 @dataclass(frozen=True)
 class Provenance:
-    """The origin of the cells on disk.
+    """The origin of the cells on disk, all together.
 
     Attributes:
-        steps: environment steps of all runs together.
-        seconds: training time of all cells together.
         versions: the number of versions of the code that trained them.
         facts: machines, packages and the like, each with every value that occurs.
         missing: the planned cells without a file.
