@@ -76,9 +76,7 @@ def side_by_side(
 
     Raises the first error.  The processes end with this one.
     """
-    # Garbage collection over the many objects of tables and figures would take a tenth of the time.
-    gc.freeze()
-    gc.set_threshold(100_000, 50)
+    gc.freeze()  # the collector would write to pages that the processes share
     if min(processes, len(jobs)) < 2:
         return [function(*job) for job in jobs]
     context = multiprocessing.get_context("fork")
