@@ -265,7 +265,7 @@ class Project:
         self._locks.close()
 
 
-def lock() -> AbstractContextManager[bool]:
+def lock() -> AbstractContextManager[None]:
     """The lock of the pipeline, in results/ itself, which two folders may share by a link.
 
     Entering it raises FileError if another process holds it.
