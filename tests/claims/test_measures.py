@@ -120,7 +120,11 @@ def test_fetch_reach_alone_is_learned(tmp_path, push, reach, seeds, steps, verdi
         lacking = "weight decays that have 4 runs of 200 000 steps, as the rule needs"
         assert p7.why.startswith(f"{lacking}: FetchReach 0 of 4")
     else:
-        assert p7.measured.words["ppo"] == 0 and p7.measured.n_seeds == 4
+        assert p7.measured.words["ppo"] == "learns 0" and p7.measured.n_seeds == 4
+        at_most = runs.assign(budget=runs["budget"] - (runs["role"] == "baseline"))
+        at_most.to_csv(folder / "summary.csv", index=False)
+        alone = next(v for v in evaluate(tmp_path) if v.claim == "P7")
+        assert alone.verdict == verdict and alone.measured.words["ppo"] == "had fewer steps"
 
 
 S_RATIOS = [{"s_ratio": round(0.1 * i, 1)} for i in range(11)]

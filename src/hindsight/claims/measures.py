@@ -310,11 +310,16 @@ def tasks_learned(
     success = runs[["max_success", "final_evaluation_success"]].max(axis=1)
     medians = runs.assign(s=success).groupby(["role", "task", "level"])["s"].median()
     best = medians.groupby(level=["role", "task"]).max()
-    found, ppo = ({t for t, x in best[role].items() if x >= learned - ROUNDING} for role in BOTH)
+    learns = best[best >= learned - ROUNDING].reset_index()
+    found, ppo = (learns["task"][learns["role"] == role] for role in BOTH)
+    had = "baseline" in best.index.unique("role")
     return Measured(
-        float(len(found)) if only in found else 0.0, n_conditions=len(others) + 1,
+        float(len(found)) if only in set(found) else 0.0, n_conditions=len(others) + 1,
         n_seeds=int(cells.min()), conditions=best["subject"].to_dict(),
-        words={"tasks": ", ".join(sorted(found)) or "none", "ppo": len(ppo)},
+        words={
+            "tasks": ", ".join(sorted(found)) or "none",
+            "ppo": f"learns {len(ppo)}" if had else "had fewer steps",
+        },
     )  # fmt: skip
 
 
