@@ -1,13 +1,16 @@
 """A file that is loaded imports, opens and runs nothing."""
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 import torch
 
+from hindsight import load
 from hindsight.io.files import FileError
 from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
@@ -83,6 +86,18 @@ def test_a_policy_imports_only_what_the_user_names(policy, module, command):
     assert named.returncode == 0 and imported(), named.stderr
 
 
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_model_imports_only_from_packages_that_the_user_has_imported(policy, module, as_text):
+    with pytest.raises(SpecError, match=f"import {module} first if you trust it"):
+        load(policy)
+    assert not imported()
+    sys.path.insert(0, ".")
+    importlib.import_module(module)
+    if as_text:
+        gymnasium.registry[f"{module}-v0"].entry_point = f"{module}:GoalEnv"
+    assert load(policy).evaluate(2).shape[0] == 1
+
+
 def test_a_specification_imports_only_what_the_user_names(module, tmp_path):
     path, name = tmp_path / "spec.json", f"{module}:{module}-v0"
     path.write_text(json.dumps(specification(name)))
@@ -105,7 +120,8 @@ def test_a_job_gets_the_environment_of_the_configuration(module, tmp_path):
     project = Project.of(parse(config))
     project.begin()
     options = {file.split("/")[0]: project.options(file) for file in project.files.values()}
-    assert options == {module: f"--device cpu --env={name}", "PointReach": "--device cpu"}
+    usual = "--device cpu --checkpoint-seconds 60"
+    assert options == {module: f"{usual} --env={name}", "PointReach": usual}
     written = [read_spec(spec_path(file), [name]) for file in project.files.values()]
     assert {spec.environment.id for spec in written} == {name, "PointReach-v0"}
     (file,) = (file for file in project.files.values() if file.startswith("PointReach/"))
@@ -113,7 +129,7 @@ def test_a_job_gets_the_environment_of_the_configuration(module, tmp_path):
     spec_path(file).write_text(json.dumps(specification("worse:X-v0")))
     with pytest.raises(FileError, match="its environment is worse:X-v0"):
         read_spec(spec_path(file), [name])
-    project.close()
+    project.end()
 
 
 @pytest.mark.parametrize(

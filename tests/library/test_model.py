@@ -220,8 +220,6 @@ def test_an_environment_may_be_an_id_a_function_or_an_instance():
     )
     assert all(torch.equal(first, other) for other in others)
     assert of_instance.spec.environment == by_id.spec.environment
-    hunt = PPO(gym.make("PredatorPrey-v0", prey="repel", render_mode="rgb_array"), seeds=1)
-    assert hunt.spec.environment == PPO("PredatorPrey-v0", prey="repel", seeds=1).spec.environment
 
 
 def test_an_instance_that_is_copied_keeps_its_changes():

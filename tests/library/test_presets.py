@@ -99,3 +99,13 @@ def test_settings_override_a_preset():
     assert model.spec.algorithm.epsilon == 0.1  # type: ignore[attr-defined]
     assert model.spec.replay is not None and model.spec.replay.strategy == "final"
     assert SAC("PointReach-v0", preset="robotics", her=None, **SMALL).spec.replay.strategy is None  # type: ignore[union-attr]
+
+
+def test_our_own_environments_move_as_the_fidelity_says():
+    train = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    typed = spec_of(train.make_context("train", ["prey=repel"]).params, []).environment
+    by_id = PPO("PredatorPrey-v0", prey="repel", seeds=1).spec.environment
+    assert by_id == typed and by_id.fidelity == "described"
+    released = PPO("PredatorPrey-v0", prey="repel", fidelity="released", seeds=1).spec.environment
+    env = gym.make("PredatorPrey-v0", prey="repel", render_mode="rgb_array")
+    assert PPO(env, seeds=1).spec.environment == released == env.unwrapped.parameters

@@ -34,8 +34,10 @@ def checksum(table: pa.Table, about: bytes) -> str:
         digest.update(f"\0{field.name} {field.type} {len(table)}\0".encode())
         column = table[field.name]
         if _is_number(field.type):
-            for chunk in column.chunks:  # to_numpy would import pandas
-                digest.update(np.from_dlpack(chunk).tobytes())
+            # to_numpy imports pandas, for 0.3 s, but only it reads missing numbers.
+            missing = column.null_count > 0
+            for part in [column.to_numpy()] if missing else map(np.from_dlpack, column.chunks):
+                digest.update(part.tobytes())
         else:
             digest.update("\0".join(map(str, column.to_pylist())).encode())
     return digest.hexdigest()

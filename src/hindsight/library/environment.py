@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 
 import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 
@@ -60,9 +61,9 @@ def _of_instance(
     spec = env.spec
     limit = None if spec is None else spec.max_episode_steps
     if spec is not None and not spec.additional_wrappers and spec.id in gym.registry:
-        # This package's environments have their id as an argument, too.
-        left_out = {"render_mode", "environment"} if spec.id in ENVIRONMENTS else {"render_mode"}
-        kwargs = {key: value for key, value in spec.kwargs.items() if key not in left_out}
+        kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
+        if isinstance(env.unwrapped, GoalEnv):
+            kwargs = env.unwrapped.parameters.model_dump(exclude={"id"})
         if _read_back(kwargs) == kwargs:
             return spec.id, kwargs, limit
     try:

@@ -4,6 +4,7 @@ A model trains several runs at once, which differ only in their seeds.  Curves a
 every run.  One run acts: by default the one with the best evaluation.
 """
 
+import re
 import signal
 import sys
 import time
@@ -102,8 +103,8 @@ class Model:
             evaluation_episodes: episodes of each evaluation.
             env_kwargs: arguments for the environment; only if `env` is an id or a function.
             max_episode_steps: steps after which an episode is truncated.  None: as registered.
-            fidelity: "described" relabels as the papers describe it, "released" as their authors'
-                code does; see docs/deviations.md.
+            fidelity: "described" relabels, and moves our prey, as the papers describe it,
+                "released" as their authors' code does; see docs/deviations.md.
             device: "cpu", "cuda" or "cuda:1", ...
             workers: processes that step a gymnasium environment.  None: one per core.
             **settings: any other option of the algorithm, of hindsight or of the environment, for
@@ -438,7 +439,8 @@ class Model:
 
         Args:
             observation: an observation of the environment, or a batch with a leading axis.
-            state, episode_start: ignored; Stable-Baselines3 has them.
+            state: ignored, like `episode_start`; Stable-Baselines3 has them.
+            episode_start: ignored.
             deterministic: False samples actions as in training.
 
         Raises:
@@ -577,7 +579,8 @@ class Model:
                 package, of gymnasium-robotics, or already registered.  Its id alone keeps the
                 parameters of the training.
             env_kwargs: arguments for the environment; only if `env` is an id or a function.
-            device, workers: as for a new model.
+            device: as for a new model.
+            workers: as for a new model.
 
         Raises:
             FileError: the file is damaged or of another kind.
@@ -678,11 +681,12 @@ def _must_be_known(path: Path, name: str) -> None:
             f"{path}: its environment was passed as an object, which a file cannot contain; pass "
             "it again: load(path, env=...)"
         )
-    # An entry point given as text is a module that gymnasium has yet to import.
-    made_by = gym.registry[bare].entry_point if bare in gym.registry else None
-    registered = callable(made_by) and (not module or module in sys.modules)
-    there = name in ENVIRONMENTS or registered
-    if not there and not is_known(name):
+    # An entry point given as text is a module that gymnasium has yet to import: only from a package
+    # that has been imported.
+    made_by = gym.registry[bare].entry_point if bare in gym.registry else ""
+    imported = not isinstance(made_by, str) or re.split("[.:]", made_by)[0] in sys.modules
+    registered = imported and (not module or module in sys.modules)
+    if name not in ENVIRONMENTS and not registered and not is_known(name):
         raise SpecError(
             f"{path}: the module of its environment {name!r} has not been imported; import "
             f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"

@@ -8,7 +8,7 @@ from typing import Any
 
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.algorithms.sac import SACSpec
-from hindsight.specs.cell import CellSpec, put
+from hindsight.specs.cell import CellSpec, model_of, put
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -50,11 +50,14 @@ def cell_values(
 ) -> dict[str, Any]:
     """Assemble the values for `CellSpec`, with each of the `keys` in its section.
 
-    her: the strategy of hindsight, with this fidelity; None: no hindsight.
+    her: the strategy of hindsight; None: no hindsight.  `fidelity` is that of hindsight, and of the
+    environment unless it has its own.
 
     Raises SpecError for a key that is unknown, or needs hindsight.
     """
     values = {"environment": {**environment}, "algorithm": {"name": algorithm}, **more}
+    if "fidelity" in model_of("environment", environment).model_fields:
+        values["environment"].setdefault("fidelity", fidelity)
     if her is not None:
         section = "hindsight" if ALGORITHMS[algorithm].on_policy else "replay"
         values[section] = {"strategy": her, "fidelity": fidelity}

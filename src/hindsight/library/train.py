@@ -15,7 +15,7 @@ from hindsight.library.presets import cell_values
 from hindsight.library.presets import keys_of as settings_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import FIDELITIES, Fidelity
-from hindsight.specs.cell import CellSpec, model_of, must_count
+from hindsight.specs.cell import CellSpec, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import evaluation_seconds, seconds
@@ -46,11 +46,8 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     her = her if "her" in typed else usual
     keys = KEYS | preset | given
     fidelity, episodes = keys.pop("fidelity"), keys.pop("evaluation_episodes")
-    environment = {"id": env}
-    if "fidelity" in model_of("environment", environment).model_fields:
-        environment["fidelity"] = fidelity
     values = cell_values(
-        environment,
+        {"id": env},
         name,
         None if her == "none" else her,
         fidelity,

@@ -247,7 +247,9 @@ class ReplayBuffer:
         Args:
             obs, next_obs: [run, env, obs], `next_obs` after the action, even if the episode ends.
             actions: [run, env, action], or [run, env] if an action is one number.
-            rewards, terminated, truncated: [run, env].
+            rewards: [run, env].
+            terminated: [run, env] bool, the episode ends and nothing follows.
+            truncated: [run, env] bool, the episode was cut; the next state still has a value.
             success: [run, env] bool, the action achieved the desired goal; distinguishes success
                 from failure where an episode terminates.  Optional unless success terminates.
             rest: [run, env], the part of the rewards that no goal explains, if rows have it.
