@@ -184,7 +184,7 @@ def test_a_trained_cell_is_shown_and_retrained_only_on_request(trained, tmp_path
         assert sorted((tmp_path / "results").rglob("*.*")) == files
     # --again reuses no run of a file with fewer of them.
     fewer = hindsight("train", "--her", "final", *SMALL, "--seeds", "1", cwd=tmp_path)
-    assert fewer.returncode == 0 and "(each run's at its best evaluation)" in fewer.stdout
+    assert fewer.returncode == 0 and "(each run at its best evaluation)" in fewer.stdout
     (best,) = (tmp_path / "results/best").rglob("*-1seeds-*")
     best.unlink()
     anew = hindsight("train", "--her", "final", *SMALL, "--again", cwd=tmp_path)

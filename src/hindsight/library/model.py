@@ -34,6 +34,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.gymnasium import is_known
+from hindsight.specs.off_policy import ContinuousSpec
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
 from hindsight.training.files import load, save
@@ -352,9 +353,10 @@ class Model:
         restarts = "optimisers, step count and any replay buffer start from scratch"
         if file.acts_only:
             restarts += ", and so does the critic, which the file does not contain"
-        if getattr(self.spec.algorithm, "normalize_observations", False):
+        how = self.spec.algorithm
+        if isinstance(how, ContinuousSpec) and how.normalize_observations:
             # The parameters in the file take observations that are not standardised.
-            how = self.spec.algorithm.model_copy(update={"normalize_observations": False})
+            how = how.model_copy(update={"normalize_observations": False})
             self.spec = self.spec.model_copy(update={"algorithm": how})
             restarts += "; observations are no longer standardised"
         warnings.warn(

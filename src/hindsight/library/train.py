@@ -145,7 +145,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
     # The path it was called by, if the virtual environment is not activated.
     program = "hindsight" if shutil.which("hindsight") else shlex.quote(sys.argv[0])
-    best = f"best policy    {files['best']}  (each run's at its best evaluation)"
+    best = f"best policy    {files['best']}  (each run at its best evaluation)"
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
         f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",

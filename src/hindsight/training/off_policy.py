@@ -14,7 +14,7 @@ from torch import Tensor
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
-from hindsight.specs.off_policy import OffPolicySpec
+from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of
@@ -39,7 +39,8 @@ class OffPolicyRuns(Runs):
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
-        if getattr(self.algorithm, "normalize_observations", False):
+        how = self.algorithm
+        if isinstance(how, ContinuousSpec) and how.normalize_observations:
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
 
@@ -184,10 +185,9 @@ class OffPolicyRuns(Runs):
         spec, size = self.algorithm, (self.algorithm.n_envs, steps)
         noise, warm_up = self._exploration(index, size)
         at_random = None
-        # DQN itself draws its random choices.
-        if epsilon := getattr(spec, "epsilon", 0.0) if spec.actions == "continuous" else 0.0:
+        if isinstance(spec, ContinuousSpec) and spec.epsilon:  # DQN itself draws its random choices
             uniform = self.drawn(Purpose.UNIFORM_ACTIONS, index, lambda g: g.random(size, FLOAT))
-            at_random = uniform < epsilon
+            at_random = uniform < spec.epsilon
 
         def actions_at(t: int, obs: Tensor) -> Tensor:
             starting = self.steps * spec.n_envs < spec.learning_starts
