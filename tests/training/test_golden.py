@@ -47,13 +47,15 @@ CELLS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]] =
 }
 
 
-def trained(kind: str, device: str = "cpu") -> dict[str, list[float]]:
+def trained(
+    kind: str, device: str = "cpu", hidden: tuple[int, ...] = (16, 16)
+) -> dict[str, list[float]]:
     """Columns of the curves and of an evaluation after two iterations, and the parameters' squared
     norms, each of three runs.
     """
     environment, algorithm, her = CELLS[kind]
     values: dict[str, Any] = {"environment": environment, "steps": 10_000}
-    values["algorithm"] = {**algorithm, "hidden": (16, 16), "learning_rate": 1e-3}
+    values["algorithm"] = {**algorithm, "hidden": hidden, "learning_rate": 1e-3}
     values["hindsight" if algorithm is PPO else "replay"] = her
     values["evaluation"] = {"episodes": 5}
     runs = runs_of(CellSpec.model_validate(values), [0, 1, 2], device)

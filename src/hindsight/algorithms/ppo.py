@@ -10,6 +10,7 @@ samples are treated like any others.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from hindsight.envs.environment import Environment
 from hindsight.envs.step import Step
 from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam, clip_by_norm_
+from hindsight.nn.cuda_graph import Repeated
 from hindsight.nn.mlp import MLP, Network, orthogonal_row
 from hindsight.replay.rollout import Cuts, Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
@@ -297,10 +299,11 @@ def update(
     place = torch.arange(order.shape[-1], device=order.device)
     there = place < samples.valid.sum(1, keepdim=True)  # false for padding
     active, log = torch.ones_like(there[:, 0], dtype=torch.bool), []
+    take_step = Repeated(partial(step, agent, optimiser, samples, spec))
     for indices in order:
         minibatches = (x.split(size, dim=1) for x in (indices, there))
         for index, is_there in zip(*minibatches, strict=True):
-            active, *diagnostics = step(agent, optimiser, samples, index, is_there, active, spec)
+            active, *diagnostics = take_step(index, is_there, active)
             log.append(torch.stack(diagnostics).detach())  # [quantity, run]
         if not active.any():
             break
@@ -314,10 +317,10 @@ def step(
     agent: ActorCritic,
     optimiser: Adam,
     samples: Samples,
+    spec: PPOSpec,
     index: Tensor,
     there: Tensor,
     active: Tensor,
-    spec: PPOSpec,
 ) -> tuple[Tensor, ...]:
     """One gradient step for the runs that are `active` [run].
 

@@ -164,8 +164,10 @@ class CellTraining:
         rows = runs.recorded(columns)
         if which is not None:
             rows = {name: values[which] for name, values in rows.items()}
-            out = torch.from_numpy(~which).to(runs.device)
-            columns = {x: v.double().masked_fill(out, math.nan) for x, v in columns.items()}
+            out = torch.from_numpy(~which)
+            columns = {
+                x: v.double().masked_fill(out.to(v.device), math.nan) for x, v in columns.items()
+            }
         self.record.add(phase, rows)
         for callback in self.callbacks:
             callback(runs, phase, columns)
