@@ -25,6 +25,7 @@ from hindsight.nn.compiled import (
     Sizes,
     adam,
     backward,
+    copy,
     forward,
     n_parameters,
     norm,
@@ -53,7 +54,7 @@ def _act(transposed: Numbers, sizes: Sizes, x: Numbers, hidden: Numbers) -> Numb
     for layer in range(len(sizes) - 1):
         n_in, n_out = sizes[layer], sizes[layer + 1]
         y = hidden[here, :n_out]
-        y[:] = transposed[place : place + n_out]
+        copy(transposed[place : place + n_out], y)
         place += n_out
         for i in range(n_in):
             weight = transposed[place : place + n_out]
@@ -109,7 +110,7 @@ def _rollout(
     for i in range(len(noise)):
         t = first + i
         for env in range(envs):
-            obs[env, t] = state[env]
+            copy(state[env], obs[env, t])
             starts[env, t] = elapsed[env] == 0
             outputs = _act(network, sizes, state[env], hidden)
             if discrete:
@@ -126,11 +127,11 @@ def _rollout(
             )  # fmt: skip
             flags[env, t] = found
             elapsed[env] += 1
-            state[env] = next_obs[env, t]
+            copy(next_obs[env, t], state[env])
             if found & (TERMINATED | TRUNCATED):
                 episode[env] += 1
                 elapsed[env] = 0
-                state[env] = beginnings[env, episode[env] % held]
+                copy(beginnings[env, episode[env] % held], state[env])
 
 
 @torch.no_grad()
@@ -349,6 +350,8 @@ def _update(
     n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
     n_policy, n_value = n_parameters(policy_sizes), n_parameters(value_sizes)
     most = min(batch_size, order.shape[1])
+    minibatch = np.empty((most, table.shape[1]), np.float32)
+    advantages, copies = np.empty(most, np.float32), np.empty(most, np.bool_)
     seen = np.empty(most * policy_sizes.sum(), np.float32)
     valued = np.empty(most * value_sizes.sum(), np.float32)
     delta = np.empty((2, most * max(policy_sizes.max(), value_sizes.max())), np.float32)
@@ -359,15 +362,18 @@ def _update(
     for epoch in range(len(order)):
         for begin in range(0, order.shape[1], batch_size):
             batch = order[epoch, begin : begin + batch_size]
-            n, samples = len(batch), table[batch]
-            seen[: n * n_obs] = samples[:, :n_obs].copy().reshape(-1)
-            valued[: n * n_obs] = seen[: n * n_obs]
-            advantage = samples[:, -2].copy()
+            n = len(batch)
+            samples, advantage, is_copy = minibatch[:n], advantages[:n], copies[:n]
+            for i in range(n):
+                copy(table[batch[i]], samples[i])
+                copy(samples[i, :n_obs], seen[i * n_obs :])
+                copy(samples[i, :n_obs], valued[i * n_obs :])
+                advantage[i], is_copy[i] = samples[i, -2], batch[i] >= n_real
             _normalise(advantage)
             outputs = forward(policy, policy_sizes, n, seen, most, False)
             d_outputs = delta[0, : n * n_outputs].reshape(n, n_outputs)
             kl = _policy_loss(
-                samples, batch >= n_real, n_obs, advantage, outputs, log_std, discrete,
+                samples, is_copy, n_obs, advantage, outputs, log_std, discrete,
                 learns_sigma, cloned, numbers, d_outputs, d_log_std, result,
             )  # fmt: skip
             backward(policy, policy_sizes, n, seen, most, False, delta, d_policy)

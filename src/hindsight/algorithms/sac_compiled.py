@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hindsight.algorithms.sac import Diagnostics, State
 from hindsight.io.compiled import compiled, entry_point, for_each_run
-from hindsight.nn.compiled import Numbers, Optimised, Sizes, adam, backward, forward, norm
+from hindsight.nn.compiled import Numbers, Optimised, Sizes, adam, backward, copy, forward, norm
 from hindsight.nn.squashed import EPSILON, LOG_STD_MAX, LOG_STD_MIN
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
@@ -54,8 +54,9 @@ def _q(critic: Numbers, sizes: Sizes, obs: Numbers, actions: Numbers, layers: Nu
     """Q(s, a) of one critic, [sample, 1]; `layers` keeps what `backward` needs."""
     n, n_obs, n_in = len(obs), obs.shape[1], sizes[0]
     inputs = layers[: n * n_in].reshape(n, n_in)
-    inputs[:, :n_obs] = obs
-    inputs[:, n_obs:] = actions
+    for i in range(n):
+        copy(obs[i], inputs[i])
+        copy(actions[i], inputs[i, n_obs:])
     return forward(critic, sizes, n, layers, n, True)
 
 
@@ -138,7 +139,7 @@ def _head_gradient(
     q, d_actions = np.empty((2, n), np.float32), np.zeros((n, n_actions), np.float32)
     nothing = np.empty(0, np.float32)
     for i in range(2):
-        q[i] = _q(critics[i], sizes, obs, actions, layers[i])[:, 0]
+        copy(_q(critics[i], sizes, obs, actions, layers[i])[:, 0], q[i])
     for k in range(n):
         result[ACTOR_LOSS] -= min(q[0, k], q[1, k]) / n
     for i in range(2):
@@ -196,8 +197,8 @@ def _update(
     delta = np.empty((2, n * max(critic_sizes.max(), actor_sizes.max())), np.float32)
 
     # Sample a at s, and a' at s'.
-    seen[: n * n_obs] = obs.reshape(-1)
-    seen[n * n_obs : 2 * n * n_obs] = next_obs.reshape(-1)
+    copy(obs.reshape(-1), seen)
+    copy(next_obs.reshape(-1), seen[n * n_obs :])
     head = forward(policy[0], actor_sizes, 2 * n, seen, 2 * n, True)
     drawn, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
     _sample(head, noise, drawn, log_prob)

@@ -40,12 +40,12 @@ def step(
     action: [1], the index of the bit to flip, or [n] numbers, where positive ones flip their bits.
     """
     n = len(state) // 3
-    after[:] = state
     success = True
     for i in range(n):
         flips = action[i] > 0 if parameters[CONTINUOUS] > 0 else action[0] == i
         bit = 1 - state[i] if flips else state[i]
         after[i] = after[2 * n + i] = bit
+        after[n + i] = state[n + i]
         success = success and bit == state[n + i]
     if success:
         return TERMINATED | SUCCESS

@@ -73,7 +73,8 @@ def step(
         after[n + i] = within(state[n + i] + state[2 * n + i], box)
     velocity = after[2 * n : 3 * n]
     if parameters[KEEPS_VELOCITY] > 0:
-        velocity[:] = state[2 * n : 3 * n]
+        for i in range(n):
+            velocity[i] = state[2 * n + i]
     else:
         d = after[predator : predator + n] - after[n : 2 * n]
         goal_policy(d, drawn, parameters[DESCRIBED] > 0, velocity)

@@ -171,7 +171,8 @@ def repel(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> Non
 @policy()
 def straight_away(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
     """Move straight away from the predator at top speed."""
-    velocity[:] = -d
+    for i in range(len(d)):
+        velocity[i] = -d[i]
     scale(velocity, _top_speed(len(d)))
 
 

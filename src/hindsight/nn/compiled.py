@@ -51,6 +51,16 @@ def tanh(x: np.float32) -> np.float32:
 
 
 @compiled
+def copy(numbers: Numbers, to: Numbers) -> None:
+    """Copy `numbers` to `to`, both [n].
+
+    An assignment to a slice would also compile the words of its error: five seconds for each.
+    """
+    for i in range(len(numbers)):
+        to[i] = numbers[i]
+
+
+@compiled
 def n_parameters(sizes: Sizes) -> int:
     """Number of parameters of a network with layer sizes (in, hidden ..., out)."""
     count = 0
@@ -96,7 +106,9 @@ def forward(row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu
         if i < last:
             _activate(y, bias, relu)
         else:
-            y += bias
+            for sample in range(n):
+                for j in range(n_out):
+                    y[sample, j] += bias[j]
     return y
 
 
