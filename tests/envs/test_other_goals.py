@@ -131,6 +131,15 @@ def test_goals_of_different_spaces_are_refused(desired):
         row_of({"achieved_goal": 0, "desired_goal": 4, "observation": 2}, same.spaces)
 
 
+def test_an_integer_that_float32_would_change_is_refused():
+    """Two goals must not become the same."""
+    spaces = {"achieved_goal": Box(0, 2**40, (2,), np.int64)}
+    largest = {"achieved_goal": np.array([3, 2**24])}
+    assert row_of(largest, spaces).tolist() == [3, 2**24]
+    with pytest.raises(ValueError, match=r"achieved_goal is \[.*16777217\], which float32 cannot"):
+        row_of({"achieved_goal": np.array([3, 2**24 + 1])}, spaces)
+
+
 def test_actions_stay_in_the_box_despite_rounding():
     rng = np.random.default_rng(0)
     corners = np.array([[-1.0, -1], [1, 1], [-1, 1], [0.5, -0.3]], np.float32)

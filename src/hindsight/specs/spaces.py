@@ -39,12 +39,14 @@ def largest(space: Space[Any]) -> NDArray[np.float64]:
 def row_of(obs: Mapping[str, Any], spaces: Mapping[str, Space[Any]]) -> NDArray[np.float32]:
     """Concatenate the parts of an observation in the order of `spaces`; returns [obs].
 
-    Raises ValueError for a choice that its space lacks.
+    Raises ValueError for a choice that its space lacks, or an integer that float32 cannot hold.
     """
     parts: list[Array] = []
     for key, space in spaces.items():
         numbers, values = np.ravel(obs[key]), choices(space)
         if values is None:
+            if numbers.dtype.kind in "iu" and (numbers != numbers.astype(np.float32)).any():
+                raise ValueError(f"{key} is {obs[key]}, which float32 cannot hold exactly")
             parts.append(numbers)
         else:
             chosen = [number == among for number, among in zip(numbers, values, strict=True)]
