@@ -75,10 +75,12 @@ lock:
 	sed -i '/^  - pip:/q' environment.yml
 	sed 's/^/      - /' requirements.lock >> environment.yml
 
-# --no-compile: Python compiles what is imported; compiling everything would take half of the time.
+# --no-compile: compiling everything would take half of the time.  What every job imports is compiled by
+# importing it, because jobs do not keep it where PYTHONDONTWRITEBYTECODE is set or a container is removed.
 .venv/ready: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import hindsight.report.build, hindsight.training.off_policy, hindsight.training.on_policy, snakemake.cli'
 	touch $@
