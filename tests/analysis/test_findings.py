@@ -32,7 +32,8 @@ SETTINGS = (
     "2 × 64", "3 × 512", "-2-PPO", "layers of 64", "layers of 512", "seeds 100 to 107",
     "seeds, 16 to 31", "16 seeds", "8 seeds", "PPO 16", "SAC-HER 8", "500 000 steps",
     "and 500 000", "150 000", "return of 0.8", "return is 0.8", "at 50 %", "at least 95 %",
-    "2019", "z²", "− 1", "is 1 on", "σ = 0.5", "until 95 %", "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
+    "2019", "z²", "− 1", "is 1 on", "σ = 0.5", "until 95 %",
+    "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
 )  # fmt: skip
 Runs = dict[Place, dict[int, Run]]
 CLOCKS = ("env_steps", "cpu_seconds")
