@@ -472,21 +472,18 @@ def test_does_the_small_network_matter(findings, plan):
     assert (count["PPO-HER (3 × 512)"], count["PPO-HER"]) == (9, 10)
     assert solved["PPO"] == solved["PPO (3 × 512)"] and count["PPO"] == 5
     assert len(solved["PPO-HER (3 × 512)"] - solved["PPO"]) == 4
-    assert set(medians["PPO"].index) - solved["PPO-HER-2-PPO (3 × 512)"] == {hardest}
-    assert np.isinf(steps_of(network, "PPO-HER (3 × 512)", hardest)).tolist() == 8 * [True]
     recipe = steps_of(network, "recipe (3 × 512)")
     assert np.isfinite(recipe).all()
-    fastest, slowest = recipe[hardest].min(), recipe[hardest].max()
-    runs = network["recipe (3 × 512)", "", hardest]
-    tests = [float(run.tests["success_rate"].iloc[-1]) for run in runs.values()]
     facts = [
         f"each of its {recipe.size} runs",
-        f"after {thousands(fastest)} to {thousands(slowest)} steps",
-        f"in at least {percent(min(tests))} % of its last tests",
-        "learns nine of the twelve conditions in 300 000 steps", "in 300 000 steps, PPO-HER-2-PPO",
-        "after 300 000 steps", "500 000 steps", "elsewhere 4 seeds",
+        "4 seeds and 300 000 steps", "8 seeds and 500 000 steps", "after 300 000 steps",
         "1 000 000 steps", "within 40 000 steps", "(4 in each",
     ]  # fmt: skip
+    for arm, words in (("PPO-HER", "PPO-HER"), ("PPO-HER-2-PPO",) * 2, ("recipe", "the recipe")):
+        steps = steps_of(network, f"{arm} (3 × 512)", hardest)
+        known = steps[np.isfinite(steps)]
+        span = f"{thousands(known.min())} to {thousands(known.max())} " if known.size else ""
+        facts.append(f"| {words} | {known.size} of {steps.size} | {span}|")
     preys = ("static", "random", "attract", "repel", "straight_away", "random_direction")
     small, large = ("PPO", "PPO-HER"), ("PPO", "PPO-HER", "PPO-HER-2-PPO", "recipe")
     shown = {arm: f"{arm}, 2 × 64" for arm in small}
