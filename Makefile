@@ -75,8 +75,9 @@ lock:
 	sed -i '/^  - pip:/q' environment.yml
 	sed 's/^/      - /' requirements.lock >> environment.yml
 
-# --no-compile: compiling everything would take half of the time.  What every job imports is compiled by
-# importing it, because jobs do not keep it where PYTHONDONTWRITEBYTECODE is set or a container is removed.
+# --no-compile: compiling everything would take half of the time.  What every job imports is compiled
+# here, by importing it: with PYTHONDONTWRITEBYTECODE, or in a container that is removed, each job would
+# compile it again.
 .venv/ready: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
