@@ -29,9 +29,9 @@ LARGEST_REWARD = 1e8
 SUCCESS = ("_is_success", "is_success")
 #: Keys of a step's `info` that report success.
 SUCCESS_KEYS = ("is_success", "success")
-#: Seconds of random episodes when looking for an environment's own step limit.
-LIMIT_SECONDS = 1.0
-#: Truncated episodes after which it is found.
+#: Seconds of random episodes, at most, when looking for an environment's own step limit.
+LIMIT_SECONDS = 10.0
+#: Truncated episodes that must have the same length.
 LIMIT_EPISODES = 5
 #: Distances of the goals moved towards the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
@@ -348,8 +348,9 @@ def own_step_limit(env: gym.Env[Any, Any]) -> int | None:
         if terminated or truncated:
             env.reset()
             steps = 0
-    # Different lengths are no limit: an agent may have left an arena.
-    return lengths[0] if len(set(lengths)) == 1 else None
+        if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
+            return None
+    return lengths[0] if len(lengths) == LIMIT_EPISODES else None
 
 
 def neutral(action: Box | Discrete) -> Any:
