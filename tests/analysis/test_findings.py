@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from tests.analysis.test_recomputed import (
     EPSILON,
@@ -40,11 +39,6 @@ CLOCKS = ("env_steps", "cpu_seconds")
 
 
 @pytest.fixture(scope="module")
-def plan():
-    return Plan.of(load(ROOT / "config.yaml", {"results": "published"}))
-
-
-@pytest.fixture(scope="module")
 def tested(plan):
     return runs_of(plan, "recipe", "described")
 
@@ -54,26 +48,22 @@ def algorithms(plan):
     return runs_of(plan, "algorithms", "described")
 
 
-@pytest.fixture(scope="module")
-def findings():
-    return (ROOT / "docs/findings.md").read_text(encoding="utf-8")
-
-
 def chapter(page: str, title: str) -> str:
     """Its text on one line, without its code."""
     (found,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", page, re.M | re.S)
     return " ".join(re.sub(r"^```.*?^```", "", found, flags=re.M | re.S).split())
 
 
-def all_there(text: str, facts: Iterable[str]) -> None:
-    """Each fact stands in the text, and no other number does."""
+def all_there(text: str, facts: Iterable[str], settings: Iterable[str] = ()) -> None:
+    """Each fact stands in the text, and no other number does but SETTINGS and `settings`."""
     for fact in sorted(facts, key=len, reverse=True):
         assert fact in text, fact
         text = text.replace(fact, " ", 1)
     text = re.sub(r"\]\([^)]*\)", "]", text)  # where links lead
-    for known in SETTINGS:
+    for known in (*settings, *SETTINGS):
         text = text.replace(known, " ")
-    assert not re.findall(r"[^.|]*\d[^.|]*", text)
+    left = re.findall(r"[^.|]*\d[^.|]*", text)
+    assert not left, left
 
 
 def steps_of(runs: Runs, arm: str, conditions: str = "", clock: str = "env_steps") -> pd.Series:

@@ -20,31 +20,15 @@ import scipy.stats
 
 from hindsight.analysis.authors import compare
 from hindsight.analysis.summarise import read_table
-from hindsight.claims import CLAIMS, evaluate
+from hindsight.claims import CLAIMS
 from hindsight.claims.evidence import Measured
 from hindsight.claims.rules import RULES
-from hindsight.specs.config import AUTHORS, load
+from hindsight.specs.config import AUTHORS
 from hindsight.specs.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 EPSILON = 1e-6
 Curves = dict[tuple[str, str, str, str], pd.DataFrame]  # fidelity, arm, level, condition
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return Plan.of(load(ROOT / "config.yaml", {"results": "published"}))
-
-
-@pytest.fixture(scope="module")
-def tables(published_project):
-    """Of the published results, as the pipeline makes them."""
-    return published_project / "results/tables/published"
-
-
-@pytest.fixture(scope="module")
-def verdicts(tables):
-    return {(v.claim, v.fidelity): v for v in evaluate(tables)}
 
 
 @pytest.fixture(params=["released", "described"])
@@ -138,7 +122,8 @@ Place = tuple[str, str, str]  # arm, level, condition
 COLUMNS = {
     "phase", "seed", "env_steps", "return_mean", "success_rate", "episodes", "policy_entropy",
     "updates", "cpu_seconds", "log_std", "log_std_before", "relabelled_advantage",
-    "relabelled_share", "relabelled_z_squared",
+    "relabelled_share", "relabelled_z_squared", "reward_entropy", "goal_moved",
+    "episode_success",
 }  # fmt: skip
 
 

@@ -29,10 +29,9 @@ LARGEST_REWARD = 1e8
 SUCCESS = ("_is_success", "is_success")
 #: Keys of a step's `info` that report success.
 SUCCESS_KEYS = ("is_success", "success")
-#: Seconds of random episodes, at most, when looking for an environment's own step limit.
-LIMIT_SECONDS = 10.0
-#: Truncated episodes that must have the same length.
-LIMIT_EPISODES = 5
+#: How an environment's own step limit is found: so many truncated episodes of one length, within
+#: so many random steps.
+LIMIT_EPISODES, LIMIT_STEPS = 3, 10_000
 #: Distances of the goals moved towards the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 #: Messages about the part of a reward that goals do not explain.
@@ -338,19 +337,20 @@ def success_in(info: Mapping[str, Any]) -> bool | None:
 def own_step_limit(env: gym.Env[Any, Any]) -> int | None:
     """Steps after which an environment truncates all of its episodes itself; None: unknown."""
     env.action_space.seed(0)
-    began, steps, lengths = time.monotonic(), 0, list[int]()
     env.reset(seed=0)
-    while time.monotonic() - began < LIMIT_SECONDS and len(lengths) < LIMIT_EPISODES:
+    steps, lengths = 0, list[int]()
+    for _ in range(LIMIT_STEPS):
         steps += 1
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        if truncated:
-            lengths.append(steps)
+        lengths += [steps] if truncated else []
+        if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
+            return None
+        if len(lengths) == LIMIT_EPISODES:
+            return lengths[0]
         if terminated or truncated:
             env.reset()
             steps = 0
-        if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
-            return None
-    return lengths[0] if len(lengths) == LIMIT_EPISODES else None
+    return None
 
 
 def neutral(action: Box | Discrete) -> Any:
