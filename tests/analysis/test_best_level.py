@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hindsight.analysis import best_level as module
-from hindsight.analysis.best_level import Scores, best_of, lean, resampled_medians, score
+from hindsight.analysis.best_level import Scores, best_of, resampled_medians, score
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
 from hindsight.analysis.summarise import read_table
@@ -104,10 +104,10 @@ def test_few_seeds_carry_no_interval_but_five_conditions_do(tmp_path):
 
     four = {"seeds": 4, "curve_of": curve_of}
     few = tables_of(tmp_path / "few", conditions=CONDITIONS[:4], **four)
-    intervals = ["low", "high", "single_peaked", "lean_low", "lean_high"]
+    intervals = ["low", "high"]
     assert few["best_level.csv"][intervals].isna().all().all()
     assert few["m_c.csv"][["m_c_low", "m_c_high"]].isna().all().all()
-    assert few["best_level.csv"][["best_level", "lean"]].notna().all().all()
+    assert few["best_level.csv"]["best_level"].notna().all()
     five = tables_of(tmp_path / "five", conditions=CONDITIONS[:5], **four)["best_level.csv"]
     assert five.iloc[0][intervals].notna().all()
     assert five.iloc[0]["low"] < five.iloc[0]["high"]
@@ -152,15 +152,6 @@ def test_only_one_number_that_varies_is_scored(tmp_path, vary, levels):
     assert tables["m_c.csv"].empty and tables["best_level.csv"].empty
 
 
-def test_only_s_ratios_lean(tmp_path):
-    tables = tables_of(
-        tmp_path, seeds=5, levels=[{"until_success": x} for x in (0.3, 0.5, 0.7)],
-        curve_of=lambda arm, level, spawn, prey: noisy(level["until_success"]),
-    )  # fmt: skip
-    assert tables["best_level.csv"][["lean", "lean_low", "lean_high"]].isna().all().all()
-    assert tables["best_level.csv"]["best_level"].notna().all()
-
-
 def test_the_bounds_of_the_best_level_are_levels():
     # In 25 of 1000 draws the lowest level is best: the 2.5 % quantile lies between two levels.
     replicates = np.tile([0.1, 0.5, 0.2], (1000, 1))
@@ -170,12 +161,3 @@ def test_the_bounds_of_the_best_level_are_levels():
     scores = Scores([{"s_ratio": s} for s in (0.0, 0.5, 1.0)], "s_ratio", m_c, replicates, 8)
     found = best_of([scores])
     assert (found["best_level"], found["low"], found["high"]) == (0.5, 0.0, 1.0)
-
-
-def test_lean_by_hand():
-    # 0.2 has no mirror image and 0.5 is its own: neither counts.
-    levels = np.array([0.0, 0.1, 0.2, 0.5, 0.9, 1.0])
-    m_c = np.array([0.1, 0.2, 9.0, 9.0, 0.5, 0.3])
-    assert lean(levels, m_c) == pytest.approx(0.4 - 0.15)
-    np.testing.assert_allclose(lean(levels, np.stack([m_c, 2 * m_c])), [0.25, 0.5])
-    assert np.isnan(lean(levels[2:4], m_c[2:4]))

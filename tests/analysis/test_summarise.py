@@ -27,7 +27,7 @@ from tests.analysis.synthetic import (
 TABLES = [
     "aggregate.csv", "best_level.csv", "evaluations.parquet", "m_c.csv", "plan.json", "record.json",
     "runs.parquet", "seed_curves.parquet", "sensitivity.csv",
-    "summary.csv", "tests.csv", "time_saved.csv",
+    "summary.csv", "tests.csv",
 ]  # fmt: skip
 TWO = CONDITIONS[:2]
 

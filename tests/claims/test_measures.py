@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from hindsight.claims import Verdict, evaluate, write_claims
+from hindsight.claims.measures import lean
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
@@ -153,3 +154,12 @@ def test_runs_that_are_the_same_do_not_test_targeting(tmp_path):
     found = {(v.claim, v.fidelity): v for v in evaluate(folder.parent)}
     assert "the same files" in found["M4", "released"].why
     assert found["M4", "described"].verdict != "not tested"
+
+
+def test_lean_by_hand():
+    # 0.2 has no mirror image and 0.5 is its own: neither counts.
+    levels = np.array([0.0, 0.1, 0.2, 0.5, 0.9, 1.0])
+    values = np.array([0.1, 0.2, 9.0, 9.0, 0.5, 0.3])
+    assert lean(levels, values) == pytest.approx(0.4 - 0.15)
+    np.testing.assert_allclose(lean(levels, np.stack([values, 2 * values])), [0.25, 0.5])
+    assert np.isnan(lean(levels[2:4], values[2:4]))

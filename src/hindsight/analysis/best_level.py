@@ -17,8 +17,6 @@ from hindsight.analysis import metrics, statistics
 from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
 DRAWS = 1000
-S_RATIO = "s_ratio"
-FEWEST_LEVELS = 3  # fewer have no peak
 
 
 @dataclass(frozen=True)
@@ -143,29 +141,22 @@ def best_levels(scores: Sequence[Scores]) -> list[Key]:
 def best_of(scores: Sequence[Scores]) -> Key:
     """Return the level with the largest mean M_c over these conditions, and its interval.
 
-    NaN if M_c is 0 everywhere. The lean is defined only for S-ratios.
+    NaN if M_c is 0 everywhere.
     """
-    levels, is_s_ratio = scores[0].levels, scores[0].varied == S_RATIO
+    levels = scores[0].levels
     n_seeds = min(s.n_seeds for s in scores)
     m_c = np.mean([s.m_c for s in scores], axis=0)
     by_condition = np.stack([s.replicates for s in scores])
     replicates = statistics.over_conditions(by_condition)
-    n_resampled = max(len(scores), n_seeds)
-    has_interval = n_resampled >= statistics.FEWEST_SEEDS
+    has_interval = max(len(scores), n_seeds) >= statistics.FEWEST_SEEDS
     first, last = (ends[~np.isnan(ends)] for ends in best_range(levels, replicates))
     low, high = statistics.NO_INTERVAL
     if has_interval and first.size:
         low = float(np.quantile(first, 0.025, method="lower"))  # a bound is one of the levels
         high = float(np.quantile(last, 0.975, method="higher"))
     best = [float(end) for end in best_range(levels, m_c)]
-    leaning = lean(levels, m_c) if is_s_ratio else float("nan")
-    lean_low, lean_high = statistics.percentile_interval(
-        lean(levels, replicates), n_resampled if is_s_ratio else 0
-    )
     return {
         "best_level": best[0], "best_to": best[1], "low": low, "high": high, "m_c": m_c.max(),
-        "single_peaked": is_single_peaked(m_c, replicates) if has_interval else None,
-        "lean": leaning, "lean_low": lean_low, "lean_high": lean_high,
         "n_levels": len(levels), "n_conditions": len(scores), "n_seeds": n_seeds,
     }  # fmt: skip
 
@@ -181,34 +172,3 @@ def best_range(levels: Array, m_c: Array) -> tuple[Array, Array]:
     first = levels[is_best.argmax(axis=-1)]
     last = levels[m_c.shape[-1] - 1 - is_best[..., ::-1].argmax(axis=-1)]
     return np.where(learns, first, np.nan), np.where(learns, last, np.nan)
-
-
-def is_single_peaked(m_c: Array, replicates: Array) -> bool | None:
-    """Return whether M_c `[level]` rises up to its maximum and falls after it, within one bootstrap
-    standard error per step; None with fewer than three levels.
-
-    A maximum at either end is a peak. `replicates`: `[draw, level]`.
-    """
-    if len(m_c) < FEWEST_LEVELS:
-        return None
-    steps, error = np.diff(m_c), np.diff(replicates, axis=1).std(axis=0)
-    peak = int(np.argmax(m_c))
-    falls_before = steps[:peak] < -error[:peak] - metrics.ROUNDING
-    rises_after = steps[peak:] > error[peak:] + metrics.ROUNDING
-    return not (falls_before.any() or rises_after.any())
-
-
-def lean(levels: Array, m_c: Array) -> Any:
-    """Return the mean M_c at S > 1/2 minus that at S < 1/2, over levels whose mirror image 1 - S
-    exists; NaN without such a pair.
-
-    m_c: `[..., level]`.
-    """
-    mirrored = np.isclose(levels[:, None], 1.0 - levels[None, :]).any(axis=1)
-    right, left = (
-        mirrored & (levels > 0.5 + metrics.ROUNDING),
-        mirrored & (levels < 0.5 - metrics.ROUNDING),
-    )
-    if not right.any():
-        return np.full(m_c.shape[:-1], np.nan)[()]
-    return m_c[..., right].mean(axis=-1) - m_c[..., left].mean(axis=-1)

@@ -41,7 +41,6 @@ class Reduced:
         carried_returns, carried_success: the same; after a run's end, its last value.
         updates: `[seed, step]`, per iteration.
         traces: further columns by name, each `[seed, step]`.
-        switches: whether the specification ends hindsight before the run.
         unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
         by_episode: whether no row covers more than one episode.
         timed_on: the processor, and how many runs trained together on it.
@@ -59,7 +58,6 @@ class Reduced:
     traces: dict[str, Array]
     runs: Columns
     evaluations: Columns
-    switches: bool
     unit_returns: bool
     by_episode: bool
     timed_on: str
@@ -120,8 +118,6 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     unit_returns = task == PAPERS_ENVIRONMENT
     met = returns >= LEARNED_RETURN - metrics.ROUNDING
     learns, learned = unit_returns & met.any(axis=1), met.argmax(axis=1)
-    hindsight = {**(spec.get("hindsight") or {}), **(spec.get("replay") or {})}
-    switches = any(hindsight.get(key) is not None for key in ("until_success", "until_steps"))
     machine = cell.metadata["machine"]
     processor = machine.get("gpu", machine.get("processor", "unknown"))
     runs: Columns = {
@@ -149,7 +145,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     }  # fmt: skip
     return Reduced(
         cell.budget, seeds, env_steps, returns, success, full, full_success, minutes, updates,
-        traces, runs, evaluations, switches, unit_returns,
+        traces, runs, evaluations, unit_returns,
         bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
         f"{processor}, {cell.metadata['runs_per_axis']} runs sharing an axis",
     )  # fmt: skip

@@ -102,16 +102,14 @@ def _signs(seed: int, n: int) -> Array:
     return signs
 
 
-def percentile_interval(
-    replicates: Array, n: int = FEWEST_SEEDS, confidence: float = 0.95
-) -> Interval:
-    """Return the central interval of bootstrap replicates `[draw]`; NaN if fewer than five values,
-    `n`, were resampled.
+def percentile_interval(replicates: Array, n: int = FEWEST_SEEDS) -> Interval:
+    """Return the central 95 % interval of bootstrap replicates `[draw]`.
+
+    NaN if fewer than five values, `n`, were resampled.
     """
     if n < FEWEST_SEEDS:
         return NO_INTERVAL
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(replicates, [tail, 1.0 - tail])
+    low, high = np.quantile(replicates, [0.025, 0.975])
     return float(low), float(high)
 
 

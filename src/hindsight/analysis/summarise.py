@@ -22,7 +22,6 @@ from hindsight.analysis.cells import Cell, ResultError, load_cell
 from hindsight.analysis.common import Common, at
 from hindsight.analysis.reduce import Array, Columns, Key, Reduced, grouped, reduce_cell
 from hindsight.analysis.sensitivity import sensitivities
-from hindsight.analysis.time_saved import time_saved
 from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
 from hindsight.io.files import DamagedError, as_json, write_if_changed, write_whole
 from hindsight.io.startup import side_by_side
@@ -152,7 +151,6 @@ def make_tables(
         "sensitivity.csv": table(sensitivities(like_papers if vary else []), ["level", *vary]),
         "m_c.csv": table(m_c_rows(scores)),
         "best_level.csv": table(best_levels(scores), ["level", *vary]),
-        "time_saved.csv": table(time_saved(like_papers)),
     }
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
 from hindsight.analysis.arms import select
-from hindsight.analysis.best_level import S_RATIO, draw_seeds, lean, resampled_medians
+from hindsight.analysis.best_level import draw_seeds, resampled_medians
 from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
 from hindsight.analysis.reduce import ALL
 from hindsight.analysis.statistics import percentile_interval
@@ -39,6 +39,7 @@ NOTHING = "no run reaches a training return of 0.8"
 #: Arms are timed alike if their clocks differ by at most this share before the switch.
 ALIKE = 0.05
 SMOOTHED = 5  # rollouts
+S_RATIO = "s_ratio"
 #: The experiments with PPO-HER's runs at the defaults, and its role there.
 HER_RUNS = {"stop_her": "baseline", "algorithms": "subject"}
 
@@ -398,6 +399,22 @@ def _absent(levels: Array) -> list[str]:
     """Say which of the paper's S have no results."""
     absent = [s / 10 for s in range(11) if not np.isclose(levels, s / 10).any()]
     return [f"S = {', '.join(f'{s:g}' for s in absent)} absent"] if absent else []
+
+
+def lean(levels: Array, values: Array) -> Any:
+    """Return the mean at S > 1/2 minus that at S < 1/2, over levels whose mirror image 1 - S
+    exists; NaN without such a pair.
+
+    values: `[..., level]`.
+    """
+    mirrored = np.isclose(levels[:, None], 1.0 - levels[None, :]).any(axis=1)
+    right, left = (
+        mirrored & (levels > 0.5 + ROUNDING),
+        mirrored & (levels < 0.5 - ROUNDING),
+    )
+    if not right.any():
+        return np.full(values.shape[:-1], np.nan)[()]
+    return values[..., right].mean(axis=-1) - values[..., left].mean(axis=-1)
 
 
 def leaning(evidence: Evidence, *, ends: bool) -> Measured:

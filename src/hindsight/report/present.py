@@ -48,11 +48,6 @@ def interval(value: Any, low: Any, high: Any, digits: int = 2) -> str:
     return f"{number(value, digits)} [{bounds[0]}, {bounds[1]}]"
 
 
-def percent(value: Any, low: Any, high: Any) -> str:
-    """Format shares as percentages: `48 [45, 52]`."""
-    return interval(100 * value, 100 * low, 100 * high, 0)
-
-
 def setting(value: Any, to: Any, low: Any, high: Any) -> str:
     """Format the best of the swept values, `0.6 [0.5, 0.7]`; a tie is `0.3 to 0.8 [0.3, 0.8]`."""
     if math.isnan(value):
@@ -146,22 +141,7 @@ _BEST: list[Column] = [
     _SEEDS,
     ("best by M_c [95 %]", of(setting, "best_level", "best_to", "low", "high")),
     ("its M_c", of(number, "m_c")),
-    ("single-peaked",
-     of(lambda peak: {True: "yes", False: "no"}.get(peak, NOTHING), "single_peaked")),
-    ("M_c at S > 0.5 minus at S < 0.5 [95 %]", of(interval, "lean", "lean_low", "lean_high")),
-]  # fmt: skip
-_SAVED: list[Column] = [
-    _SEEDS,
-    ("switched, % of runs", of(lambda share: number(100 * share, 0), "switched_share")),
-    ("switched at step, median", of(count, "switch_step_median")),
-    ("minutes with hindsight throughout", of(number, "minutes_baseline")),
-    ("minutes", of(number, "minutes_arm")),
-    ("time saved, % [95 %]", of(percent, "saved_share", "low", "high")),
-    ("updates saved, % [95 %]",
-     of(percent, "updates_saved_share", "updates_low", "updates_high")),
-    ("final return minus that with hindsight to the end [90 %]",
-     of(interval, "return_difference", "return_low", "return_high")),
-]  # fmt: skip
+]
 
 
 #: The title and the columns of the tables that `summarise` writes, by file name.
@@ -171,7 +151,6 @@ TABLES: dict[str, tuple[str, list[Column]]] = {
     "sensitivity.csv": ("Sensitivity", [*_CONDITION, _ARM, *_SENSITIVITY]),
     "best_level.csv": ("Best setting", [*_CONDITION, _ARM, *_BEST]),
     "m_c.csv": ("M_c by setting", [*_CONDITION, LEVEL, _ARM, *_M_C]),
-    "time_saved.csv": ("Computation saved", [*_CONDITION, LEVEL, _ARM, *_SAVED]),
     "tests.csv": ("Pairwise tests", [*_CONDITION, LEVEL, *_TESTS]),
 }
 #: The columns for other tasks than the papers'; their other tables have no rows.
