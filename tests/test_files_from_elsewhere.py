@@ -145,10 +145,10 @@ def test_an_archive_that_holds_a_thousand_times_its_size(tmp_path):
         for _ in range(16):
             file.write(bytes(1 << 24))
     for read in (load, load_episodes):
-        began = time.monotonic()
+        began = time.process_time()
         with pytest.raises(DamagedError, match="is compressed, and holds 268,435,456"):
             read(path)
-        assert time.monotonic() - began < 0.5
+        assert time.process_time() - began < 0.5
 
 
 def test_an_array_of_more_numbers_than_the_file_holds(tmp_path):
