@@ -3,7 +3,7 @@
     python docs/side_by_side.py docs/with_and_without.gif
 
 Both are shipped policies, which act without random actions in the same episodes, one after the
-other: plain PPO after 500 000 steps, and the recipe of docs/findings.md after 200 000.
+other: plain PPO after 1 000 000 steps, and the recipe of docs/findings.md after 200 000.
 """
 
 import sys
@@ -16,7 +16,7 @@ from hindsight.training.watch import Filmed, film_policy
 
 POLICIES = Path("results/published/policies/random-repel-n3-G10-r1")
 SIDES = {
-    "PPO": ("ppo-lr0.0003-64x64-16seeds-500000steps-234d7cd6e5.pt", "#0072B2"),
+    "PPO": ("ppo-lr0.0003-64x64-16seeds-1000000steps-d1200180a5.pt", "#0072B2"),
     "PPO with hindsight": (
         "ppo-her-final-described-failed-weighted-until0.5-lr0.0003-64x64-16seeds-200704steps-"
         "43be09338e.pt",

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -166,3 +167,9 @@ def test_githubs_workflows_are_sound(tmp_path):
     bad.write_text(f"on: push\njobs:\n  a: {step}\n", encoding="utf-8")
     assert 'undefined variable "nothing"' in actionlint(bad)
     assert actionlint(*sorted((ROOT / ".github/workflows").glob("*.yml"))) == ""
+
+
+def test_the_policies_of_the_film_ship():
+    names = runpy.run_path(str(ROOT / "docs/side_by_side.py"))
+    files = [ROOT / names["POLICIES"] / file for file, _ in names["SIDES"].values()]
+    assert len(files) == 2 and all(file.exists() for file in files)

@@ -26,7 +26,7 @@ from hindsight.specs.environments.predator_prey import PREYS as NAMES
 from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
 from tests.envs.test_run_axis import chase, play
 
-# -- the reference: PAPERS, section 1, one environment, NumPy --------------------------------------
+# -- the reference: the papers' physics, one environment, NumPy ------------------------------------
 
 
 @np.errstate(over="ignore")

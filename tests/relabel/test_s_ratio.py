@@ -381,7 +381,7 @@ def untrained():
     [(0.0, 0.0, 0.0), (0.3, 0.18, 0.21), (0.5, 0.47, 0.50), (0.7, 0.69, 0.69), (1.0, 0.99, 0.99)],
 )
 def test_released_shares_are_those_measured_on_the_authors_code(untrained, target, low, high):
-    """Share of the trajectories learned from that contain a +1 (PAPERS: section 2)."""
+    """Share of the trajectories learned from that contain a +1."""
     env, rollout = untrained
     seeds = env.seeds
     shares = []

@@ -46,7 +46,7 @@ def test_every_preset_has_a_plan(preset):
 
 
 def test_the_grids_of_the_papers_figures():
-    """PAPERS.md section 3, in full whatever the preset and its selection are."""
+    """The papers' experiments, in full whatever the preset and its selection are."""
     grids = papers_grids(load(CONFIG, {"preset": "smoke", "steps": 5, "select": {}}))
     learning_rate = grids["learning_rate"]
     assert learning_rate["figures"] == "PPO-HER Fig. 4" and learning_rate["paper"] == "PPO-HER"
@@ -71,7 +71,7 @@ def test_the_grids_of_the_papers_figures():
 
 
 def test_the_paper_preset_is_the_papers_grid():
-    """PAPERS.md section 3: arms x levels x twelve conditions, seeds as published."""
+    """The papers' experiments: arms x levels x twelve conditions, seeds as published."""
     plan = plan_of(preset="paper")
     counts = {
         "algorithms": 4 * 12 * 2,

@@ -304,7 +304,7 @@ def facts_of(
         lines.append("reset(seed=0) does not repeat itself, so no evaluation can be repeated")
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
-    lines += [f"{', '.join(left_out)} left out: neither numeric nor discrete"] if left_out else []
+    lines += [f"{', '.join(left_out)} left out: neither floats nor discrete"] if left_out else []
     paid, best = rewards(np.stack([achieved, desired]), np.stack([desired, desired])).tolist()
     if not np.isclose(paid, float(reward), rtol=1e-4, atol=1e-6):
         line = f"a step's reward was {float(reward):g}, but compute_reward returns {paid:g}"

@@ -7,7 +7,7 @@ move in this step).
 In the variant `pushes_object`, the achieved goal is the position of an object, which does not move
 until the predator touches it and then moves with the predator.  The observation is the prey's
 velocity and the predator's position, so a state has 4 n numbers.  Hindsight cannot learn from an
-episode in which the object is never touched (PAPERS: section 6, question 1).
+episode in which the object is never touched.
 
 In each step, the predator moves, then the reward is computed, then the prey moves.  The next
 observation shows the prey after its move.
@@ -45,7 +45,7 @@ def step(
     drawn: Numbers,
     after: Numbers,
 ) -> int:
-    """One step of the physics (PAPERS: section 1); see `envs.step.STEP` for the arguments.
+    """One step of the physics (PPO-HER section 4); see `envs.step.STEP` for the arguments.
 
     state: [3 n or 4 n].
     action: [n], clipped here to [-1, 1].

@@ -1,6 +1,6 @@
 """Convert Markdown and figures into report.html, one file that loads nothing and needs no script.
 
-Its links to PDF figures, long tables and files of the repository are relative to its folder.
+Its links to long tables and files of the repository are relative to its folder.
 """
 
 import base64
@@ -92,12 +92,10 @@ class Page:
         with Image.open(file) as picture:
             width, height = picture.size
         caption, near = escape(self.captions[file]), escape(link(file, self.path))
-        pdf = file.with_suffix(".pdf")  # the repository contains only the PNG files
-        more = f'<a href="{escape(link(pdf, self.path))}">PDF</a>' if pdf.exists() else ""
         return (
             f'<figure id="figure-{name}"><a href="{near}"><img loading="lazy" decoding="async" '
             f'width="{width}" height="{height}" alt="{name}: {caption}" src="{webp(file)}"></a>'
-            f"<figcaption>{caption} {more}</figcaption></figure>\n"
+            f"<figcaption>{caption}</figcaption></figure>\n"
         )
 
     def _open_table(self) -> str:

@@ -85,7 +85,7 @@ class HindsightSpec(Spec):
         switches = self.until_success is not None or self.until_steps is not None
         if self.then == "meher" and (self.s_ratio is None or not switches):
             raise ValueError("then 'meher' needs an s_ratio and one of until_success, until_steps")
-        # The authors' "targeted" experiment runs their untargeted code (PAPERS, section 2).
+        # The authors' "targeted" experiment runs their untargeted code (docs/deviations.md, 11).
         if self.s_ratio is None or self.fidelity == "released":
             self._reset("failures")
         if self.failures == "untargeted":

@@ -29,8 +29,8 @@ class ReplaySpec(Spec):
     #: Exponents of the priorities and of the importance weights; beta rises to 1 over the budget.
     alpha: Fraction = 0.6
     beta: Fraction = 0.4
-    #: Stop hindsight once the success rate of the last 100 episodes is at least this ("at return
-    #: 0", PAPERS, section 3; PPO's must exceed it).
+    #: Stop hindsight once the success rate of the last 100 episodes is at least this (the
+    #: authors' SAC stops it "at return 0"; PPO's rate must exceed its threshold).
     until_success: Fraction | None = None
 
     @model_validator(mode="after")
