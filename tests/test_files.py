@@ -38,6 +38,13 @@ def test_a_file_appears_once_it_is_whole(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["table.csv"]
 
 
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with pytest.raises(FileError, match="pipe: is not a regular file"):
+        write_whole(pipe, lambda part: part.write_text("text"))
+    assert pipe.is_fifo()
+
+
 def test_a_checkpoint_without_room_says_why(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))

@@ -1,7 +1,7 @@
 """Other people's environments: which goals end episodes, and rewards that goals do not explain."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -297,3 +297,44 @@ def test_on_policy_steps_and_their_copies_are_paid_the_rest(rest):
         assert real.rewards.min() == -1 and copies.rewards[copies.valid].min() >= -1
     runs.policy = lambda: lambda obs: torch.ones(*obs.shape[:2], 1)  # into the wall
     assert (float(runs.evaluate()["return_mean"]) < -4) == (rest == "keep")
+
+
+class Fleeing(Line):
+    """Each step moves the goal, and is paid, and ends the episode, by where the goal then is."""
+
+    paid: ClassVar[list[float]] = []
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return near(achieved, desired)
+
+    def step(self, action: Any) -> Any:
+        super().step(action)
+        self.goal = np.clip(self.goal + 0.1, -1.2, 1.2)
+        obs = self.obs()
+        goals = obs["achieved_goal"], obs["desired_goal"]
+        reward, over = float(self.compute_reward(*goals, {})), bool(near(*goals))
+        self.paid.append(reward)
+        return obs, reward, over, False, {"is_success": over}
+
+
+gym.register("Fleeing-v0", Fleeing, max_episode_steps=10)
+
+
+@pytest.mark.parametrize("rest", ["keep", "drop"])
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("name", ["ppo", "sac"])
+def test_a_step_that_moves_its_goal_is_paid_what_the_environment_pays(name, dense, rest):
+    how = {"n_steps": 60} if name == "ppo" else {"log_interval": 60, "learning_starts": 1000}
+    values = {"id": "Fleeing-v0", "kwargs": {"dense": dense}, "rest": rest}
+    cell = CellSpec(
+        environment=values, algorithm={"name": name, "hidden": (4,), **how}, steps=60, seeds=1
+    )
+    runs: Any = runs_of(cell, [0], "cpu", 0)
+    Fleeing.paid.clear()
+    columns = runs.iterate()
+    if name == "ppo":
+        stored = runs.learned[0][2].rewards.ravel()
+    else:
+        stored = runs.buffer.rows[0, 0, :60, runs.buffer.row.reward]
+    np.testing.assert_allclose(stored, Fleeing.paid, atol=1e-5)
+    assert float(columns.get("reward_rest", torch.zeros(1))) == 0

@@ -100,9 +100,9 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def fields_of(step: Step) -> tuple[Tensor, ...]:
-    """All fields but `rest`, which native tasks do not have."""
-    assert step.rest is None
-    return step[:-1]
+    """All fields but `rest` and `beyond`, which native tasks do not have."""
+    assert step.rest is step.beyond is None
+    return step[:-2]
 
 
 @dataclass

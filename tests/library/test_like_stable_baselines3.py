@@ -41,9 +41,10 @@ def box(n: int) -> Box:
 class Numbered(gymnasium.Env):
     """Spaces and rewards for numbered transitions; it is never stepped."""
 
-    observation_space = Dict(
-        {"achieved_goal": box(GOAL), "desired_goal": box(GOAL), "observation": box(REST)}
-    )
+    observation_space = Dict({
+        "achieved_goal": box(GOAL), "camera": Box(0, 255, (2, 3), np.uint8),
+        "desired_goal": box(GOAL), "observation": box(REST),
+    })  # fmt: skip
     action_space = box(ACTION)
 
     def reset(self, **_):
@@ -60,7 +61,11 @@ def step(buffer, number: np.ndarray, over, infos=None) -> None:
     """A step of each environment, with the transitions `number` [env]."""
     values = numbers(number, "action"), stored_reward(number), np.asarray(over)
     infos = [{} for _ in number] if infos is None else infos
-    buffer.add(observed(number), observed(number, after=True), *values, infos)
+    pixels = np.arange(6, dtype=np.uint8).reshape(2, 3) + number.astype(np.uint8)[:, None, None]
+    before, after = (
+        observed(number, after=later) | {"camera": pixels + later} for later in (False, True)
+    )
+    buffer.add(before, after, *values, infos)
 
 
 def fill(buffer, n_envs: int, steps: int, seed: int = 0, first: int = 0) -> None:
@@ -86,7 +91,11 @@ def pair(n_envs: int, strategy, size: int = 200, world=Numbered, **options):
 
 def parts(samples) -> list[torch.Tensor]:
     """All tensors of a batch."""
-    observations = [*samples.observations.values(), *samples.next_observations.values()]
+    observations = [
+        each[key]
+        for each in (samples.observations, samples.next_observations)
+        for key in sorted(each)
+    ]
     return [*observations, samples.actions, samples.dones, samples.rewards]
 
 

@@ -363,6 +363,22 @@ def test_a_file_of_another_kind_is_an_error(tmp_path):
         SAC.load(given.save(tmp_path / "given.pt"))
 
 
+def test_a_wrapper_s_time_limit_is_the_environment_s_own(tmp_path):
+    """So a policy may be loaded into an environment with another limit."""
+
+    def limited(steps: int) -> Any:
+        return lambda: gym.wrappers.TimeLimit(Corridor(), steps)
+
+    model = small(limited(12))
+    assert model.spec.environment.step_limit == 12
+    assert not any("cut after" in note for note in model.notes)
+    path = model.save(tmp_path / "model.pt")
+    assert SAC.load(path, env=limited(20)).spec.environment.step_limit == 20
+    assert SAC.load(path, env=limited(20)()).spec.environment.step_limit == 20
+    path = small(Corridor, max_episode_steps=9).save(path)
+    assert SAC.load(path, env=Corridor).spec.environment.step_limit == 9  # it has no own limit
+
+
 # --- the package ----------------------------------------------------------------------------------
 
 

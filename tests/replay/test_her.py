@@ -195,6 +195,13 @@ def changed(**spaces):
     return env
 
 
+def without(key):
+    env = Numbered()
+    spaces = {name: space for name, space in env.observation_space.items() if name != key}
+    env.observation_space = Dict(spaces)
+    return env
+
+
 class Bare:
     observation_space, action_space = Numbered().observation_space, box(2)
 
@@ -221,7 +228,7 @@ class Bare:
             {"env": Bare(), "compute_reward": max},
             r"compute_terminated: None .*fidelity='released' to keep",
         ),
-        ({"env": changed(more=box(1))}, r"observation_space: .* it must be a dictionary"),
+        ({"env": without("observation")}, r"observation_space: .* it must be a dictionary with"),
         ({"env": changed(desired_goal=box(3))}, r"desired_goal: shape \(3,\) is not allowed"),
         ({"env": changed(action=Dict({"a": box(1)}))}, r"action: the space .* is not allowed"),
         # Their next observation may be that after a reset; so it is by default in gymnasium.

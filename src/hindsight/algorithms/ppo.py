@@ -220,7 +220,7 @@ def rollout_of(
         obs,
         actions,
         step.next_achieved,
-        rewards if step.rest is None else rewards + step.rest,
+        step.paid(rewards),
         step.terminated,
         step.success,
         starts,

@@ -220,12 +220,21 @@ class Facts:
         return said
 
     def check_ending(
-        self, achieved: Array, desired: Array, terminated: bool, truncated: bool, success: bool
+        self,
+        achieved: Array,
+        desired: Sequence[Array],
+        terminated: bool,
+        truncated: bool,
+        success: bool,
     ) -> None:
-        """Raise ValueError if a step contradicts the rule by which goals end episodes."""
+        """Raise ValueError if a step contradicts the rule by which goals end episodes.
+
+        `desired` holds the goals before and after the step, either of which may decide.
+        """
         said = np.zeros(1, bool)
         if self.terminates_on_success:
-            _, said = self.outcome(*nearby(achieved, desired))
+            each = (self.outcome(*nearby(achieved, goal))[1] for goal in desired)
+            said = np.concatenate(list(each))
         # If goals within rounding error disagree, either outcome is accepted.
         if said.all() and not (terminated or truncated):
             raise ValueError(
@@ -235,16 +244,18 @@ class Facts:
         if not said.any() and terminated and success:
             raise ValueError(
                 "the episode terminated when its goal was achieved, but compute_terminated, or the "
-                "test used in its place, does not say so: correct it, or set terminates=goal"
+                "test used in its place, does not say so: correct it, or set terminates=goal if "
+                "achieved goals end episodes, terminates=never if this one ended for another reason"
             )
 
-    def rest_of(
+    def beyond(
         self, reward: float, achieved: Array, desired: Sequence[Array], info: Mapping[str, Any]
-    ) -> float:
-        """The part of a reward that its goal does not explain; 0 if any of `desired` explains it.
+    ) -> tuple[float, float]:
+        """What a reward is beyond that of the goal pursued: what no goal explains, and what the
+        move of the goal by the step explains.
 
-        `desired` holds the goals before and after the step, since a step may change the goal.
-        Rounding errors of the goals are tolerated.
+        `desired` holds the goals before and after the step.  Rounding errors of the goals are
+        tolerated.
 
         Raises ValueError if the contribution of `info` depends on the goal.
         """
@@ -264,11 +275,13 @@ class Facts:
                     "agent of your own, HindsightReplayBuffer(copy_infos=True) passes it the "
                     "steps' infos (docs/replay.md)"
                 )
-        if explains(expected[:1]):
-            return 0.0
-        if any(explains(self.rewards(*nearby(achieved, goal))) for goal in desired):
-            return 0.0
-        return reward - float(expected[0])
+        pursued, moved = desired
+        if explains(expected[:1]) or explains(self.rewards(*nearby(achieved, pursued))):
+            return 0.0, 0.0
+        more = reward - float(expected[0])
+        if explains(self.rewards(*nearby(achieved, moved))):
+            return 0.0, more
+        return more, 0.0
 
 
 def facts_of(

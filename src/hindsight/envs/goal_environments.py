@@ -112,7 +112,8 @@ class GoalEnvironments(Environment):
             self.paid_rest = True
             paid = f"{float(rest[rest != 0][0]):+g} beyond compute_reward"
             print(f"{self.spec.called}: a step paid {paid}; {REST['keep']}", file=sys.stderr)
-        return Step(next_obs[..., : self.goal_size], terminated, truncated, success, next_obs, rest)
+        achieved, beyond = next_obs[..., : self.goal_size], self._tensor("beyond")
+        return Step(achieved, terminated, truncated, success, next_obs, rest, beyond)
 
     def rewind(self, episode: int = 0) -> None:
         self.pool.rows["episode"], self.pool.rows["elapsed"] = episode, 0

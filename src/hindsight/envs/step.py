@@ -52,6 +52,13 @@ class Step(NamedTuple):
     next_obs: Tensor  # [run, env, obs], of the same episode even if it is over
     #: [run, env], the part of the reward that goals do not explain; None: not reported.
     rest: Tensor | None = None
+    #: [run, env], what was paid beyond the reward of the goal pursued: `rest`, and what it changes
+    #: that the step moved the goal; None: nothing.
+    beyond: Tensor | None = None
+
+    def paid(self, reward: Tensor) -> Tensor:
+        """The rewards paid [run, env], from those of the goals pursued."""
+        return reward if self.beyond is None else reward + self.beyond
 
     @classmethod
     def of(cls, next_obs: Tensor, flags: Tensor, goal_size: int) -> "Step":

@@ -55,6 +55,7 @@ def row_type(spec: GymnasiumSpec) -> np.dtype[Any]:
         ("obs", np.float32, (spec.observation_size,)),  # before the next action
         ("next_obs", np.float32, (spec.observation_size,)),  # after the last action
         ("rest", np.float32),  # part of the last reward that goals do not explain
+        ("beyond", np.float32),  # what it is beyond the reward of the goal pursued
         ("outcome", np.bool_, (3,)),  # last step: terminated, truncated, success
         ("active", np.bool_),  # whether it is stepped
     ]
@@ -114,18 +115,19 @@ class Instances:
         self._observe(i, "next_obs", obs)
         achieved = facts.goal_of(obs, "achieved_goal")
         success = facts.is_success(pursued, obs, info)
+        goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
-            facts.check_ending(achieved, pursued, terminated, truncated, success)
-        if self.spec.rest != "drop":
-            goals = pursued, self._desired[i]
-            rest = facts.rest_of(float(reward), achieved, goals, info)
+            facts.check_ending(achieved, goals, terminated, truncated, success)
+        rest = moved = 0.0
+        if self.spec.rest != "drop" or not np.array_equal(*goals):
+            rest, moved = facts.beyond(float(reward), achieved, goals, info)
             if rest and self.spec.rest == "refuse":
                 said = float(reward) - rest
                 raise ValueError(
                     f"the reward was {reward:g}, but compute_reward returns {said:g}; with "
                     "rest=refuse they must agree"
                 )
-            row["rest"] = rest
+        row["rest"], row["beyond"] = rest, moved + (rest if self.spec.rest == "keep" else 0.0)
         row["outcome"] = terminated, truncated and not terminated, success
         if terminated or truncated:
             row["episode"] += 1
@@ -170,6 +172,8 @@ class Pool:
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, workers: int | None
     ) -> None:
         count = min(len(os.sched_getaffinity(0)) if workers is None else workers, len(slots))
+        if multiprocessing.current_process().daemon:  # which may start no processes
+            count = 0
         # This memory has no name in the file system, so nothing remains if processes crash.
         memory = multiprocessing.RawArray("b", len(slots) * row_type(spec).itemsize)
         self.spec, self.rows = spec, np.frombuffer(memory, row_type(spec))

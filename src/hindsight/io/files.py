@@ -40,9 +40,11 @@ def reason(error: BaseException) -> str:
 
 
 def must_be_regular(path: Path) -> None:
-    """Raise FileError for a special file: reading a pipe would never end."""
+    """Raise FileError for a special file: reading a pipe would never end, and replacing a device
+    would remove it.
+    """
     if path.exists() and not (path.is_file() or path.is_dir()):  # opening a folder raises anyway
-        raise FileError(f"{path}: is not a regular file; remove it")
+        raise FileError(f"{path}: is not a regular file")
 
 
 def must_be_stored(path: Path) -> None:
@@ -67,6 +69,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
     Raises FileError, naming `path`, if that fails (a full disk, no permission).
     """
+    must_be_regular(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Some writers choose their format by the suffix.

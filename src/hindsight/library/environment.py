@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.wrappers import TimeLimit
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.wrapper import GoalEnv
@@ -58,8 +59,7 @@ def _of_instance(
     env: gym.Env[Any, Any],
 ) -> tuple[str | Callable[[], gym.Env[Any, Any]], dict[str, Any], int | None]:
     """Return an id or a function that recreates an instance, its arguments and its step limit."""
-    spec = env.spec
-    limit = None if spec is None else spec.max_episode_steps
+    spec, limit = env.spec, _limit_of(env)
     if spec is not None and not spec.additional_wrappers and spec.id in gym.registry:
         kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
         if isinstance(env.unwrapped, GoalEnv):
@@ -76,6 +76,17 @@ def _of_instance(
     return lambda: copy.deepcopy(own), {}, limit
 
 
+def _limit_of(env: gym.Env[Any, Any]) -> int | None:
+    """Steps after which `gymnasium.make` or a TimeLimit truncates episodes; None: never."""
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return env.spec.max_episode_steps
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, TimeLimit):
+            return env._max_episode_steps
+        env = env.env
+    return None
+
+
 def _read_back(values: dict[str, Any]) -> Any:
     """Return what a file would return of these values; None if it cannot hold them."""
     try:
@@ -90,7 +101,7 @@ def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any
     if not isinstance(made, gym.Env):
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")
     name = re.sub(r"\W", "", type(made.unwrapped).__name__) or "Environment"
-    limit = None if made.spec is None else made.spec.max_episode_steps
+    limit = _limit_of(made)
     made.close()
     full = f"{NAMESPACE}/{name}{next(_numbers)}-v0"
     gym.register(full, entry_point=make, max_episode_steps=limit)

@@ -20,8 +20,8 @@ from gymnasium.spaces import Discrete, Space
 
 from hindsight.replay.buffer import NOTHING_TO_SAMPLE, check_choice, check_count
 from hindsight.replay.fields import Array, Rows, truth
-from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
-from hindsight.specs.base import GOAL_KEYS, Fidelity
+from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, keys_of, method_of
+from hindsight.specs.base import Fidelity
 from hindsight.specs.replay import EpisodeStrategy
 
 
@@ -67,7 +67,7 @@ class HerReplayBuffer:
 
         Args:
             buffer_size: capacity in transitions, of all environments together.
-            observation_space: a dictionary space of `achieved_goal`, `desired_goal` and
+            observation_space: a dictionary space with `achieved_goal`, `desired_goal` and
                 `observation`.
             env: the (vector) environment, for its `compute_reward` and `compute_terminated`.  The
                 algorithms pass their own.
@@ -112,7 +112,7 @@ class HerReplayBuffer:
             seed=seed,
         )
         spaces = self.buffer.observation_space
-        self._discrete = [key for key in GOAL_KEYS if isinstance(spaces[key], Discrete)]
+        self._discrete = [key for key in keys_of(spaces) if isinstance(spaces[key], Discrete)]
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays in Stable-Baselines3's layout.
         self.buffer_size = self.buffer.ring.n_slots
@@ -219,12 +219,13 @@ class HerReplayBuffer:
     @property
     def observations(self) -> dict[str, Array]:
         """Observations by key, [row, env, ...]."""
-        return {key: self._array(key) for key in GOAL_KEYS}
+        return {key: self._array(key) for key in keys_of(self.buffer.observation_space)}
 
     @property
     def next_observations(self) -> dict[str, Array]:
         """Next observations by key, [row, env, ...]."""
-        return {key: self._array(f"next {key}") for key in GOAL_KEYS}
+        keys = keys_of(self.buffer.observation_space)
+        return {key: self._array(f"next {key}") for key in keys}
 
     @property
     def actions(self) -> Array:

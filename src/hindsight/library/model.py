@@ -33,7 +33,7 @@ from hindsight.specs.code import code_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
-from hindsight.specs.gymnasium import is_known
+from hindsight.specs.gymnasium import is_known, registered
 from hindsight.specs.off_policy import ContinuousSpec
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
@@ -657,7 +657,8 @@ def _cell_in(
     elif env is not None:
         old, where = where, environment_values(env, env_kwargs, None)
         if where["id"] not in ENVIRONMENTS:  # which have no such options
-            kept = ("max_episode_steps", "terminates", "rest")
+            limited = registered(where["id"]).max_episode_steps is not None
+            kept = ("terminates", "rest", *(() if limited else ("max_episode_steps",)))
             where |= {key: old[key] for key in kept if old.get(key) is not None}
     else:
         _must_be_known(file.path, trained_in)

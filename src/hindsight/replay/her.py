@@ -96,7 +96,8 @@ class HindsightReplayBuffer(FieldBuffer):
         Args:
             size: capacity in transitions, of all environments together.
             env: the environment, or a vector environment, of gymnasium or Stable-Baselines3.  Its
-                observations are dictionaries of `achieved_goal`, `desired_goal` and `observation`.
+                observations are dictionaries with `achieved_goal`, `desired_goal`, `observation`
+                and any other keys.
                 A gymnasium vector environment must not reset by itself
                 (`autoreset_mode=AutoresetMode.DISABLED`).
             strategy: where new goals come from: "final", "future", "episode" or "random".
@@ -269,7 +270,7 @@ class HindsightReplayBuffer(FieldBuffer):
         """Add steps with leading axes `shape`; `over`, [env] or []: they end an episode."""
         values: dict[str, Any] = {"action": actions, "reward": rewards, "terminated": terminated}
         for given, which in ((obs, ""), (next_obs, "next ")):
-            for key in GOAL_KEYS:
+            for key in keys_of(self.observation_space):
                 if key not in given:
                     raise ValueError(
                         f"{which}{key}: missing from the observation, which has {sorted(given)}"
@@ -301,12 +302,12 @@ class HindsightReplayBuffer(FieldBuffer):
         return self._out(self._read(indexes, uniform), None, indexes)
 
     def _out(self, rows: Rows, weights: Array | None, indexes: Index) -> Sample:
-        fields = self.fields
+        fields, keys = self.fields, keys_of(self.observation_space)
         return Sample(
-            {key: fields[key].read(rows) for key in GOAL_KEYS},
+            {key: fields[key].read(rows) for key in keys},
             fields["action"].read(rows),
             rows[:, self.row.reward],
-            {key: fields[f"next {key}"].read(rows) for key in GOAL_KEYS},
+            {key: fields[f"next {key}"].read(rows) for key in keys},
             rows[:, self.row.terminated] > 0,
             weights,
             indexes,
@@ -368,13 +369,19 @@ def _one_each(infos: Any, n: int) -> Array:
     return kept
 
 
+def keys_of(spaces: Space[Any]) -> list[str]:
+    """Keys of an observation: the goals' and `observation`, then others in alphabetical order."""
+    assert isinstance(spaces, Dict)
+    return [*GOAL_KEYS, *sorted(set(spaces.keys()) - set(GOAL_KEYS))]
+
+
 def goal_fields(
     spaces: Space[Any], action_space: Space[Any], info_keys: Sequence[str], has_rest: bool
 ) -> tuple[dict[str, Field], RowLayout]:
     """The fields of a transition, and their row; ValueError if a space is not supported."""
-    if not isinstance(spaces, Dict) or set(spaces.keys()) != set(GOAL_KEYS):
+    if not isinstance(spaces, Dict) or not set(GOAL_KEYS) <= set(spaces.keys()):
         raise ValueError(
-            f"observation_space: {spaces} is not allowed; it must be a dictionary of "
+            f"observation_space: {spaces} is not allowed; it must be a dictionary with "
             f"{', '.join(GOAL_KEYS)}"
         )
     for name, space in (*spaces.items(), ("action", action_space)):
@@ -388,7 +395,7 @@ def goal_fields(
             f"desired_goal: shape {spaces['desired_goal'].shape} is not allowed; it must be that "
             f"of achieved_goal, {spaces['achieved_goal'].shape}"
         )
-    own: list[Any] = [(key, spaces[key].shape, spaces[key].dtype) for key in GOAL_KEYS]
+    own: list[Any] = [(key, spaces[key].shape, spaces[key].dtype) for key in keys_of(spaces)]
     names = ("reward", "terminated", "failed", *(("rest",) if has_rest else ()), *info_keys)
     fields = laid_out(
         [

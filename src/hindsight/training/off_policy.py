@@ -167,9 +167,7 @@ class OffPolicyRuns(Runs):
         actions = actions_at(t, obs)
         step = env.step(actions)
         reward, _ = env.task.reward(step.next_achieved, obs[..., g : 2 * g], step.terminated)
-        if step.rest is not None:
-            reward = reward + step.rest
-        terminated, truncated = step.terminated, step.truncated
+        reward, terminated, truncated = step.paid(reward), step.terminated, step.truncated
         ended = terminated | truncated
         if self.replay.time_limit_terminates:
             terminated = ended

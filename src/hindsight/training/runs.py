@@ -248,9 +248,7 @@ def play(
         step = env.step(policy(env.state))
         look(step)
         reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
-        if step.rest is not None:
-            reward = reward + step.rest
-        returns += going * reward
+        returns += going * step.paid(reward)
         length += going
         over = going & (step.terminated | step.truncated)
         # If success does not end an episode, the last step decides.
