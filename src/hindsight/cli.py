@@ -170,7 +170,7 @@ def plan(
     for line in left_out(project.plan):
         typer.echo(line)
     queue = project.queue()
-    typer.echo(f"jobs {len(queue)} on a cluster, core-hours {each['core-hours'].sum():.2f}")
+    typer.echo(f"to be trained: {len(queue)} jobs, core-hours {sum(queue) / 3600:.2f}")
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
     most = max(map(project.memory, cells.values()), default=0)
     disk = sum(map(file_bytes, cells.values()))

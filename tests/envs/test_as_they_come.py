@@ -1,5 +1,7 @@
 """Other people's environments: which goals end episodes, and rewards that goals do not explain."""
 
+import gc
+import multiprocessing
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -338,3 +340,42 @@ def test_a_step_that_moves_its_goal_is_paid_what_the_environment_pays(name, dens
         stored = runs.buffer.rows[0, 0, :60, runs.buffer.row.reward]
     np.testing.assert_allclose(stored, Fleeing.paid, atol=1e-5)
     assert float(columns.get("reward_rest", torch.zeros(1))) == 0
+
+
+class Counted(Line):
+    opened: ClassVar[list[str]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened.append("made")
+
+    def close(self) -> None:
+        self.opened.append("closed")
+
+
+gym.register("Counted-v0", Counted, max_episode_steps=10)
+
+
+def test_environments_are_closed_once_nothing_steps_them():
+    spec = validated(GymnasiumSpec, {"id": "Counted-v0"})
+    for end in (GoalEnvironments.close, lambda envs: None):
+        Counted.opened.clear()
+        envs = GoalEnvironments(spec, [0, 1], 2, workers=0)
+        assert Counted.opened == ["made"] * 4
+        end(envs)
+        del envs
+        gc.collect()
+        assert Counted.opened == ["made"] * 4 + ["closed"] * 4
+
+
+def test_a_daemonic_process_steps_environments_itself():
+    """As in a `multiprocessing.Pool`, whose processes may start no others."""
+    spec = line()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        here = pool.apply(places, (spec,))
+    np.testing.assert_array_equal(here, places(spec))
+
+
+def places(spec: GymnasiumSpec) -> Any:
+    envs = GoalEnvironments(spec, [0, 1], workers=2)
+    return envs.step(torch.ones(2, 1, 1)).next_obs.numpy()

@@ -305,7 +305,8 @@ def facts_of(
         raise SpecError(f"{name} has no compute_reward, which returns the rewards of other goals")
     try:
         obs, _ = env.reset(seed=0)
-        next_obs, reward, _, _, info = env.step(neutral(action))
+        next_obs, paid, _, _, info = env.step(neutral(action))
+        reward = float(paid)
     except Exception as error:
         raise EnvironmentFailure.of(f"{name}: its first step failed", error) from error
     again, _ = env.reset(seed=0)
@@ -318,9 +319,9 @@ def facts_of(
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
     lines += [f"{', '.join(left_out)} left out: neither floats nor discrete"] if left_out else []
-    paid, best = rewards(np.stack([achieved, desired]), np.stack([desired, desired])).tolist()
-    if not np.isclose(paid, float(reward), rtol=1e-4, atol=1e-6):
-        line = f"a step's reward was {float(reward):g}, but compute_reward returns {paid:g}"
+    computed, best = rewards(np.stack([achieved, desired]), np.stack([desired, desired])).tolist()
+    if not np.isclose(computed, reward, rtol=1e-4, atol=1e-6):
+        line = f"a step's reward was {reward:g}, but compute_reward returns {computed:g}"
         if rest == "refuse":
             raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
         lines.append(f"{line}; {REST[rest]}")
@@ -437,8 +438,8 @@ def _ending(
         steps += _with_goals_moved(tried, best)
     if not any(success for _, _, success, _ in steps):
         raise SpecError(
-            f"{name} has no compute_terminated, and its goal cannot be moved to find out whether "
-            f"achieving it ends an episode: {WRITE}"
+            f"{name} has no compute_terminated, and a trial could not achieve its goal to find out "
+            f"whether that ends an episode: {WRITE}"
         )
     *goals, successes, ended = map(np.array, zip(*steps, strict=True))
     if not ended[successes].any():

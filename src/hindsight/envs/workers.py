@@ -137,6 +137,12 @@ class Instances:
             row["elapsed"] += 1
             row["obs"] = row["next_obs"]
 
+    def close(self) -> None:
+        """Close the environments; their own errors no longer matter."""
+        while self._envs:
+            with suppress(Exception):
+                self._envs.popitem()[1].close()
+
     def _active(self) -> list[int]:
         return [i for i in self.numbers if self.rows[i]["active"]]
 
@@ -185,6 +191,7 @@ class Pool:
         self._processes: list[BaseProcess] = []
         if count <= 1:
             self._here = Instances(spec, slots, purpose, memory, range(len(slots)))
+            self._finalizer = weakref.finalize(self, self._here.close)
             return
         # A forked process knows the environments registered here; a spawned one imports modules.
         methods = multiprocessing.get_all_start_methods()
@@ -213,8 +220,7 @@ class Pool:
         return sum(self._seconds)
 
     def close(self) -> None:
-        if self._processes:
-            self._finalizer()
+        self._finalizer()
 
     def do(self, what: Literal["restore", "step"]) -> None:
         """Call this method of `Instances` for all environments."""
@@ -269,7 +275,8 @@ def _work(of: tuple[Any, ...], connection: Connection, other: Connection) -> Non
                 failure = str(error)
             connection.send((failure, time.process_time()))
     except (EOFError, OSError):
-        return
+        pass
+    instances.close()
 
 
 def _end_with(parent: int) -> None:

@@ -228,9 +228,9 @@ class Project:
         return -(-int(work) // 60)
 
     def queue(self) -> list[float]:
-        """Estimated seconds of each cell, in the order in which they start."""
-        cells = sorted(self.plan.cells.values(), key=lambda spec: -self.priority(spec))
-        return [seconds(spec) for spec in cells]
+        """Estimated seconds of each missing cell, in the order in which they start."""
+        cells = (self.plan.cells[name] for name in self.missing)
+        return [seconds(spec) for spec in sorted(cells, key=lambda spec: -self.priority(spec))]
 
     # -- beginning and end of a run -----------------------------------------------------------
 

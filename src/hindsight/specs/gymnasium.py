@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from functools import cache
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -69,8 +69,8 @@ class GymnasiumSpec(EnvironmentSpec):
         if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
-            with others_code(self.called):
-                found = resolve_name("hindsight.envs.facts:own_step_limit")(self.make())
+            with others_code(self.called), closing(self.make()) as env:
+                found = resolve_name("hindsight.envs.facts:own_step_limit")(env)
             if found is None:
                 raise SpecError(
                     f"{self.called} has no step limit: set one, such as max_episode_steps=100, or "
