@@ -357,7 +357,7 @@ def test_functions_must_return_a_number_for_each_goal(name, returned, message):
 def test_invalid_samples_and_priorities():
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0)
     add(buffer, np.array(0), False, False)
-    with pytest.raises(ValueError, match="nothing to sample: no episode is finished; set learning"):
+    with pytest.raises(ValueError, match="nothing to sample: no episode is finished; begin"):
         buffer.sample(4)
     for size in (0, 2.5):
         with pytest.raises(ValueError, match=f"batch_size: {size} is not allowed"):

@@ -38,8 +38,8 @@ Index = NDArray[np.int64]
 STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success")
 
 NOTHING_TO_SAMPLE = (
-    "there is nothing to sample: no episode{} is finished; set learning_starts to more steps than "
-    "an episode has"
+    "there is nothing to sample: no episode{} is finished; begin to sample (learning_starts) after "
+    "more steps than an episode has"
 )
 
 #: (achieved goals after the actions [run, sample, goal], desired goals, whether the episode ends

@@ -280,6 +280,8 @@ class FieldBuffer(ABC):
             raise
         except Exception as error:  # a file of another kind can make NumPy raise anything
             why = reason(error)
+            if isinstance(error, OSError) and error.errno:
+                raise FileError(f"{path}: cannot be read: {why}") from error
             raise FileError(f"{path}: is damaged or not a replay buffer: {why}") from error
         self.ring, self.rng = ring, rng
 

@@ -223,7 +223,8 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     keys = {s: {key for model in PARTS[s].values() for key in model.model_fields} for s in SECTIONS}
     home = next((section for section in SECTIONS if key in keys[section]), None)
     if home is None:
-        raise SpecError(f"{where}: unknown option {key!r}{guess(key, set().union(*keys.values()))}")
+        known = {"seeds", "first_seed", "early_end"}.union(*keys.values())
+        raise SpecError(f"{where}: unknown option {key!r}{guess(key, known)}")
     if home in values:
         part = values[home]
         names = sorted(model_of(home, part).model_fields)
