@@ -424,5 +424,5 @@ def test_invalid_steps():
         with pytest.raises(ValueError, match=message):
             ours.add(observed(number), observed(number), *values, done, infos)
     assert not ours.pos
-    with pytest.raises(ValueError, match="no episode is finished; set learning_starts"):
+    with pytest.raises(ValueError, match="no episode is finished; begin to sample"):
         ours.sample(3)
