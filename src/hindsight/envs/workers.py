@@ -191,7 +191,7 @@ class Pool:
         self._processes: list[BaseProcess] = []
         if count <= 1:
             self._here = Instances(spec, slots, purpose, memory, range(len(slots)))
-            self._finalizer = weakref.finalize(self, self._here.close)
+            self._finalizer: Any = weakref.finalize(self, self._here.close)
             return
         # A forked process knows the environments registered here; a spawned one imports modules.
         methods = multiprocessing.get_all_start_methods()
