@@ -345,7 +345,13 @@ def test_the_recipe_on_other_tasks(findings, plan):
     assert all(np.isnan(steps).sum() == 1 and len(steps) == 4 for steps in first)
     steps = [thousands(float(np.median(np.nan_to_num(steps, nan=np.inf)))) for steps in first]
     facts.append("gets to 75 % after {} steps, PPO after {}".format(*steps))
-    by_hand = ("takes 39 thousand steps, the recipe 57, SAC-HER 2", "v3", "4 seeds", "--seeds 4", "150000")
+    by_hand = (
+        "takes 39 thousand steps, the recipe 57, SAC-HER 2",
+        "v3",
+        "4 seeds",
+        "--seeds 4",
+        "150000",
+    )
     all_there(chapter(findings, "On other tasks"), facts, by_hand)
 
 
