@@ -69,8 +69,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
     Raises FileError, naming `path`, if that fails (a full disk, no permission).
     """
-    must_be_regular(path)
     try:
+        must_be_regular(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Some writers choose their format by the suffix.
         handle, name = tempfile.mkstemp(

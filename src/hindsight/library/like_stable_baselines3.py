@@ -20,7 +20,7 @@ from gymnasium.spaces import Discrete, Space
 
 from hindsight.replay.buffer import NOTHING_TO_SAMPLE, check_choice, check_count
 from hindsight.replay.fields import Array, Rows, truth
-from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, keys_of, method_of
+from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of, observation_keys
 from hindsight.specs.base import Fidelity
 from hindsight.specs.replay import EpisodeStrategy
 
@@ -112,7 +112,9 @@ class HerReplayBuffer:
             seed=seed,
         )
         spaces = self.buffer.observation_space
-        self._discrete = [key for key in keys_of(spaces) if isinstance(spaces[key], Discrete)]
+        self._discrete = [
+            key for key in observation_keys(spaces) if isinstance(spaces[key], Discrete)
+        ]
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays in Stable-Baselines3's layout.
         self.buffer_size = self.buffer.ring.n_slots
@@ -219,12 +221,12 @@ class HerReplayBuffer:
     @property
     def observations(self) -> dict[str, Array]:
         """Observations by key, [row, env, ...]."""
-        return {key: self._array(key) for key in keys_of(self.buffer.observation_space)}
+        return {key: self._array(key) for key in observation_keys(self.buffer.observation_space)}
 
     @property
     def next_observations(self) -> dict[str, Array]:
         """Next observations by key, [row, env, ...]."""
-        keys = keys_of(self.buffer.observation_space)
+        keys = observation_keys(self.buffer.observation_space)
         return {key: self._array(f"next {key}") for key in keys}
 
     @property

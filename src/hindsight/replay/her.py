@@ -97,8 +97,7 @@ class HindsightReplayBuffer(FieldBuffer):
             size: capacity in transitions, of all environments together.
             env: the environment, or a vector environment, of gymnasium or Stable-Baselines3.  Its
                 observations are dictionaries with `achieved_goal`, `desired_goal`, `observation`
-                and any other keys.
-                A gymnasium vector environment must not reset by itself
+                and any other keys.  A gymnasium vector environment must not reset by itself
                 (`autoreset_mode=AutoresetMode.DISABLED`).
             strategy: where new goals come from: "final", "future", "episode" or "random".
             k: additional goals per transition; 0 turns hindsight off.
@@ -270,7 +269,7 @@ class HindsightReplayBuffer(FieldBuffer):
         """Add steps with leading axes `shape`; `over`, [env] or []: they end an episode."""
         values: dict[str, Any] = {"action": actions, "reward": rewards, "terminated": terminated}
         for given, which in ((obs, ""), (next_obs, "next ")):
-            for key in keys_of(self.observation_space):
+            for key in observation_keys(self.observation_space):
                 if key not in given:
                     raise ValueError(
                         f"{which}{key}: missing from the observation, which has {sorted(given)}"
@@ -302,7 +301,7 @@ class HindsightReplayBuffer(FieldBuffer):
         return self._out(self._read(indexes, uniform), None, indexes)
 
     def _out(self, rows: Rows, weights: Array | None, indexes: Index) -> Sample:
-        fields, keys = self.fields, keys_of(self.observation_space)
+        fields, keys = self.fields, observation_keys(self.observation_space)
         return Sample(
             {key: fields[key].read(rows) for key in keys},
             fields["action"].read(rows),
@@ -369,7 +368,7 @@ def _one_each(infos: Any, n: int) -> Array:
     return kept
 
 
-def keys_of(spaces: Space[Any]) -> list[str]:
+def observation_keys(spaces: Space[Any]) -> list[str]:
     """Keys of an observation: the goals' and `observation`, then others in alphabetical order."""
     assert isinstance(spaces, Dict)
     return [*GOAL_KEYS, *sorted(set(spaces.keys()) - set(GOAL_KEYS))]
@@ -395,7 +394,9 @@ def goal_fields(
             f"desired_goal: shape {spaces['desired_goal'].shape} is not allowed; it must be that "
             f"of achieved_goal, {spaces['achieved_goal'].shape}"
         )
-    own: list[Any] = [(key, spaces[key].shape, spaces[key].dtype) for key in keys_of(spaces)]
+    own: list[Any] = [
+        (key, spaces[key].shape, spaces[key].dtype) for key in observation_keys(spaces)
+    ]
     names = ("reward", "terminated", "failed", *(("rest",) if has_rest else ()), *info_keys)
     fields = laid_out(
         [
