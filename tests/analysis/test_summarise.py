@@ -111,7 +111,7 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path):
         # Without copies there is no largest ratio: the file says -inf in the first iteration.
         ratio = np.where(iteration > 1, 10.0 * seed + iteration, -np.inf)
         return {
-            "hindsight_log_ratio_max": ratio, "s_ratio_after": iteration / 10,
+            "hindsight_log_ratio_max": ratio, "critic_loss": iteration / 10,
             "reward_entropy": iteration / 100, "action_entropy": iteration,
             "observation_entropy": 2.0 * iteration,
         }  # fmt: skip
@@ -130,7 +130,7 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path):
     np.testing.assert_array_equal(runs["updates"], [1280.0, 1280.0])
     curves = tables["seed_curves.parquet"].query("seed == 1")
     np.testing.assert_array_equal(curves["hindsight_log_ratio_max"], [np.nan, 12, 13, 14])
-    np.testing.assert_allclose(curves["s_ratio_after"], [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(curves["critic_loss"], [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
     evaluations = tables["evaluations.parquet"].query("seed == 0")
     np.testing.assert_allclose(evaluations["reward_entropy"], [0.02, 0.04], rtol=1e-6)
     np.testing.assert_allclose(evaluations["observation_entropy"], [4.0, 8.0])

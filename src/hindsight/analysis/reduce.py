@@ -26,8 +26,8 @@ LEARNED_RETURN = 0.8
 #: Columns of training rows that are kept for every seed; PUSH is computed from three others.
 PUSH = "copies_push"
 TRACED = (
-    "policy_entropy", "log_std", "s_ratio_after", "hindsight_log_ratio_max",
-    "critic_loss", "actor_loss", "q_mean", "episode_return", "episode_success", PUSH,
+    "policy_entropy", "log_std", "hindsight_log_ratio_max", "critic_loss", "q_mean",
+    "episode_return", "episode_success", PUSH,
 )  # fmt: skip
 
 
