@@ -10,7 +10,7 @@ ARGS ?=
 # Times are for two cores, without the set-up, which the first target does once.
 help:
 	@echo "make figures           redraw every published figure, table and verdict: a minute"
-	@echo "make replicate         train the preset of config.yaml, draw, judge: 20 minutes for laptop"
+	@echo "make replicate         train the preset of config.yaml, draw, judge: 15 minutes for laptop"
 	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: two to three minutes"
 	@echo "make verify-published  retrain the first iterations of published cells, and compare"
 	@echo "make test              lint, then run all tests"
@@ -20,7 +20,7 @@ help:
 	@echo "make faults            inject about 130 faults, and write docs/survival.md"
 	@echo "make fresh             try README's commands, or the Dockerfile's, on a bare Debian, as root"
 	@echo "make test-slurm        test with a real SLURM on this machine, as root: ten minutes"
-	@echo "make lock              pin the installed packages in requirements.lock, environment.yml"
+	@echo "make lock              pin the installed packages in the requirements*.lock and environment.yml"
 
 replicate: .venv/ready
 	$(BIN)/hindsight replicate --cores $(CORES) -- $(ARGS)
@@ -30,10 +30,10 @@ figures: .venv/ready
 
 # One process per core.  The tests of one file stay in one process, because they share fixtures, and the
 # longest files come first (tests/conftest.py).
-test: .venv/ready lint
+test: .venv/test lint
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-slurm: .venv/ready
+test-slurm: .venv/test
 	$(BIN)/python -m pytest -m slurm tests/slurm --durations=0 -rs $(ARGS)
 
 # Compare today's code with the published numbers: the first iterations of one cell of each kind.
@@ -43,7 +43,7 @@ verify-published: .venv/ready
 fresh:
 	tests/fresh.sh $(ARGS)
 
-lint: .venv/ready
+lint: .venv/test
 	$(BIN)/ruff check src tests bench workflow
 	$(BIN)/ruff format --check src tests bench workflow
 	$(BIN)/mypy
@@ -60,18 +60,24 @@ docs: .venv/docs/ready
 	.venv/docs/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
 	touch $@
 
-bench: .venv/ready
+bench: .venv/test
 	$(BIN)/python bench/training.py $(ARGS)
 	$(BIN)/python bench/replay.py
 	$(BIN)/python bench/environments.py
 	$(BIN)/python bench/reach.py
 
-faults: .venv/ready
+faults: .venv/test
 	$(BIN)/python -m pytest -m faults tests/faults -n 4 --turns 8 --survival docs/survival.md $(ARGS)
 
-# Pin what is installed here, in requirements.lock and environment.yml.
-lock:
-	$(BIN)/pip freeze --exclude-editable --exclude hindsight-rl | sed "s/+cpu//; s/^cpprb==.*/& ; python_version < '3.13'/" > requirements.lock
+# Pin what is installed here: in requirements.lock and environment.yml what the replication needs, in
+# requirements-test.lock what tests, linters and benchmarks need besides.
+PINNED = pip freeze --exclude-editable --exclude hindsight-rl | sed "s/+cpu//; s/^cpprb==.*/& ; python_version < '3.13'/"
+lock: .venv/test
+	$(BIN)/$(PINNED) > .venv/pinned
+	$(PYTHON) -m venv --clear .venv/lock
+	.venv/lock/bin/python -m pip install --quiet --constraint .venv/pinned ".[pipeline,robots,report]"
+	.venv/lock/bin/$(PINNED) > requirements.lock
+	grep --invert-match --line-regexp --fixed-strings --file requirements.lock .venv/pinned > requirements-test.lock
 	sed -i '/^  - pip:/q' environment.yml
 	sed 's/^/      - /' requirements.lock >> environment.yml
 
@@ -84,4 +90,8 @@ lock:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import hindsight.report.build, hindsight.training.off_policy, hindsight.training.on_policy, snakemake.cli'
+	touch $@
+
+.venv/test: .venv/ready requirements-test.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-test.lock
 	touch $@

@@ -333,11 +333,16 @@ def test_what_select_leaves_out_is_reported():
 
 
 def test_conda_and_lock_pin_the_same():
-    lock = {line for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line}
+    lock, of_tests = (
+        set((ROOT / name).read_text().splitlines())
+        for name in ("requirements.lock", "requirements-test.lock")
+    )
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     (pins,) = [part["pip"] for part in conda if isinstance(part, dict)]
     assert set(pins) == lock
     assert "torch==2.13.0" in lock
+    # `make replicate` installs no package that only tests and linters need.
+    assert {"pytest", "ruff", "mypy"} <= {line.partition("==")[0] for line in of_tests - lock}
     # What the documentation and an error message tell users to install.
     robots = {line for line in lock if line.startswith(("mujoco", "gymnasium-robotics"))}
     for told in ("pyproject.toml", "docs/your-environment.md", "src/hindsight/specs/gymnasium.py"):
