@@ -127,7 +127,7 @@ class GoalEnvironments(Environment):
         self._show()
 
     def cpu_seconds(self) -> float:
-        return self.pool.cpu_seconds()
+        return sum(self.pool.seconds)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The episode number of each environment, and the actions since its start."""
