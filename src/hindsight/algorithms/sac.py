@@ -88,18 +88,15 @@ class State(Learner):
         self.networks = self.q, self.target_q, self.pi
 
 
-def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+def act(state: State, obs: Tensor, spec: SACSpec, numbers: Tensor | None = None) -> Tensor:
     """Actions [run, env, action] for obs [run, env, obs].
 
-    Sampled from the policy with standard normal `noise` [run, env, action]; None: tanh(mu).
+    Sampled from the policy with standard normal `numbers` [run, env, action]; None: tanh(mu).
     """
     head = state.pi(obs)
-    return squashed.mode(head) if noise is None else squashed.sample(head, noise).actions
-
-
-def explore(state: State, obs: Tensor, numbers: Tensor, spec: SACSpec) -> Tensor:
-    """Training actions [run, env, action], from standard normal `numbers` [run, env, action]."""
-    return act(state, obs, numbers)
+    if numbers is None:
+        return head.chunk(2, dim=-1)[0].tanh()
+    return squashed.sample(head, numbers).actions
 
 
 @dataclass
