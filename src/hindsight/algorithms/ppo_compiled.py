@@ -406,7 +406,6 @@ def update(
     rows, m, v = optimiser.rows.numpy(), optimiser.m.numpy(), optimiser.v.numpy()
     steps = optimiser.steps.numpy()
     rates = optimiser.learning_rate.tolist()
-    assert isinstance(optimiser.weight_decay, float)
     numbers = np.array(
         [
             spec.target_kl or 0.0, spec.clip_range_vf or 0.0, spec.clip_range,

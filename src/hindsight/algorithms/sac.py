@@ -70,14 +70,6 @@ class State(Learner):
     actor: Adam
     target: Tensor
 
-    def __init__(
-        self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
-    ) -> None:
-        super().__init__(agent, rows, learning_rate, weight_decay)
-        if weight_decay:  # not of the temperature
-            self.actor.weight_decay = torch.full_like(self.actor.rows[0], weight_decay)
-            self.actor.weight_decay[-1] = 0
-
     def _split(self) -> None:
         # The critics of all runs form one stack of networks, [2 run, parameter].
         each = self.agent.critic.n_parameters
@@ -85,6 +77,7 @@ class State(Learner):
         self.target_q = Network(self.agent.critic, self.target.view(-1, each))
         self.pi = Network(self.agent.actor, self.actor.rows[:, :-1])
         self.log_alpha = self.actor.rows[:, -1:]
+        self.actor.decaying = slice(-1)  # all but the temperature
         self.networks = self.q, self.target_q, self.pi
 
 
