@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hindsight.envs.run_axis import Environments
-from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam
+from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
@@ -208,8 +208,8 @@ class OnPolicyRuns(Runs):
         if self.agent.discrete:
             obs = rollout.obs.flatten(1, 2)
             logits = self.agent.policy(self.agent.split(self.rows)[0], obs)
-            return categorical.entropy(logits).mean(1)
-        entropy = gaussian.entropy(log_std)
+            return categorical_entropy(logits).mean(1)
+        entropy = gaussian_entropy(log_std)
         if self.algorithm.exploration != "squashed":
             return entropy
         # E[log |d tanh(u) / du|], with 1 - tanh(u)^2 = 4 / (e^u + e^-u)^2 in a stable form.
