@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from hindsight.envs.goal_environments import GoalEnvironments
-from hindsight.envs.workers import Slot
+from hindsight.envs.workers import episode_seed
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
@@ -94,8 +94,8 @@ def test_every_field_is_that_of_a_plain_loop(world):
             )  # with all of gymnasium's own checks
             low, high = plain.action_space.low, plain.action_space.high
             episode, count = 0, 0
-            slot = Slot(seed, j)
-            obs, _ = plain.reset(seed=slot.episode_seed(Purpose.SPAWN, episode))
+            slot = seed, j
+            obs, _ = plain.reset(seed=episode_seed(slot, Purpose.SPAWN, episode))
             assert np.array_equal(first[i, j], row(obs))
             for t in range(steps):
                 share = (np.clip(actions[t, i, j].double().numpy(), -1, 1) + 1) / 2
@@ -113,7 +113,7 @@ def test_every_field_is_that_of_a_plain_loop(world):
                 assert float(found) == reward and bool(reached) == bool(success[t, i, j])
                 if over or cut:
                     episode, count = episode + 1, 0
-                    obs, _ = plain.reset(seed=slot.episode_seed(Purpose.SPAWN, episode))
+                    obs, _ = plain.reset(seed=episode_seed(slot, Purpose.SPAWN, episode))
                 np.testing.assert_allclose(state[t, i, j], row(obs), rtol=0, atol=1e-5)
                 assert int(elapsed[t, i, j]) == count
             assert episode >= 2
@@ -280,8 +280,8 @@ def test_evaluation_plays_all_its_episodes():
     assert (runs.evaluation_env.elapsed.shape, runs.rounds) == ((1, 3), 2)
     found, plain = runs.evaluate(), gym.make("Corridor-v0")
     act = actor_of(runs.spec, runs.rows[0], plain)
-    places = itertools.product([Slot(4, env) for env in range(3)], range(2))
-    seeds = [slot.episode_seed(Purpose.EVALUATION_SPAWN, number) for slot, number in places]
+    places = itertools.product([(4, env) for env in range(3)], range(2))
+    seeds = [episode_seed(slot, Purpose.EVALUATION_SPAWN, number) for slot, number in places]
     means = np.mean([episode(act, plain, seed) for seed in seeds], axis=0)
     names = ("return_mean", "episode_length", "success_rate")
     assert [float(found[name][0]) for name in names] == pytest.approx(means)

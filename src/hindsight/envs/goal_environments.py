@@ -15,7 +15,7 @@ from torch import Tensor
 from hindsight.envs.environment import Environment
 from hindsight.envs.facts import REST
 from hindsight.envs.step import Step
-from hindsight.envs.workers import Pool, Slot
+from hindsight.envs.workers import Pool
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import elements, largest
@@ -52,7 +52,7 @@ class GoalEnvironments(Environment):
         self.keeps_rest = spec.rest == "keep"
         #: Whether the message about rewards that goals do not explain has been printed.
         self.paid_rest = evaluation
-        slots = [Slot(seed, env) for seed in seeds for env in range(n_envs)]
+        slots = [(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self.pool = Pool(spec, slots, purpose, workers)
         #: Indices of the pool's rows, [run, env].

@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
@@ -32,18 +31,15 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import action_of, row_of
 from hindsight.streams import Purpose, stream
 
+#: An environment: its run's seed, and its index within the run.
+Slot = tuple[int, int]
 
-@dataclass(frozen=True)
-class Slot:
-    """The identity of an environment."""
 
-    seed: int  # its run's
-    env: int  # its index within the run
-
-    def episode_seed(self, purpose: Purpose, episode: int) -> int:
-        """The reset seed of an episode."""
-        # Stream numbers of consecutive environments are 2**40 apart.
-        return int(stream(self.seed, purpose, (self.env << 40) + episode).integers(2**31))
+def episode_seed(slot: Slot, purpose: Purpose, episode: int) -> int:
+    """The reset seed of an episode."""
+    seed, env = slot
+    # Stream numbers of consecutive environments are 2**40 apart.
+    return int(stream(seed, purpose, (env << 40) + episode).integers(2**31))
 
 
 def row_type(spec: GymnasiumSpec) -> np.dtype[Any]:
@@ -92,10 +88,10 @@ class Instances:
             except EnvironmentFailure:
                 raise
             except Exception as error:
-                slot, episode = self.slots[i], int(self.rows[i]["episode"])
+                (seed, env), episode = self.slots[i], int(self.rows[i]["episode"])
                 raise EnvironmentFailure.of(
                     f"{self.spec.called}: {self._doing} of episode {episode} failed (environment "
-                    f"{slot.env} of the run with seed {slot.seed})",
+                    f"{env} of the run with seed {seed})",
                     error,
                 ) from error
 
@@ -154,7 +150,7 @@ class Instances:
     def _begin(self, i: int) -> None:
         """Reset to the start of the current episode."""
         self._doing = "reset"
-        seed = self.slots[i].episode_seed(self.purpose, int(self.rows[i]["episode"]))
+        seed = episode_seed(self.slots[i], self.purpose, int(self.rows[i]["episode"]))
         self._observe(i, "obs", self._envs[i].reset(seed=seed)[0])
 
     def _observe(self, i: int, field: str, obs: dict[str, Any]) -> None:
