@@ -36,10 +36,9 @@ class Environment(ABC):
     def task(self) -> Task:
         """Rewards and goal space, for relabelling."""
 
-    @property
     @abstractmethod
-    def observation_limit(self) -> Tensor:
-        """Largest absolute values of the observation, [obs]."""
+    def limits(self) -> list[float]:
+        """Largest absolute values of the observation, [obs]; infinite without bounds."""
 
     @staticmethod
     def parallel_episodes(episodes: int) -> int:

@@ -5,7 +5,6 @@
 
 import sys
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -89,11 +88,8 @@ class GoalEnvironments(Environment):
         found, reached = (torch.from_numpy(x).view(shape) for x in self.facts.outcome(*goals))
         return found.to(next_achieved.device), reached.to(next_achieved.device)
 
-    @cached_property
-    def observation_limit(self) -> Tensor:
-        """Largest absolute values by the spaces, [obs]; infinite without bounds."""
-        limits = np.concatenate([largest(space) for space in self.facts.spaces.values()])
-        return torch.from_numpy(limits.astype(np.float32)).to(self.device)
+    def limits(self) -> list[float]:
+        return [limit for space in self.facts.spaces.values() for limit in largest(space).tolist()]
 
     def step(self, actions: Tensor) -> Step:
         """Step all environments with actions [run, env, action] in [-1, 1], or choices [run, env].

@@ -241,7 +241,7 @@ class OnPolicyRuns(Runs):
             if n_choices is None:
                 actions = self.module.squash(actions, self.algorithm.exploration).clamp(-1, 1)
             obs, valid = samples.obs[here], samples.valid[here]
-            limit = self.env.observation_limit
+            limit = torch.tensor(self.env.limits(), device=self.device)
             found = entropies(obs, actions[here], rewards[here], valid, limit, n_choices)
             for name, values in found.items():
                 columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
