@@ -82,7 +82,6 @@ def _rollout(
     noise: Numbers,
     drawn: Numbers,
     beginnings: Numbers,
-    held: int,
     state: Numbers,
     elapsed: NDArray[np.int64],
     episode: NDArray[np.int64],
@@ -100,11 +99,11 @@ def _rollout(
         network, sizes: transposed parameters and layer sizes of the policy network, see `_act`.
         log_std: [action].
         noise: [step, env, output].  drawn: [rollout step, env, number].
-        beginnings: [env, episode, obs], first observations; episode e uses index e modulo `held`.
+        beginnings: [env, held, obs], first observations; episode e uses index e modulo `held`.
         state [env, obs], elapsed [env], episode [env]: environment state, updated in place.
         obs, actions, next_obs, flags, starts: [env, rollout step, ...], outputs.
     """
-    envs, n_actions = len(state), actions.shape[2]
+    envs, n_actions, held = len(state), actions.shape[2], beginnings.shape[1]
     hidden = np.empty((2, sizes.max()), np.float32)
     sigma, given = np.exp(log_std), np.empty(n_actions, np.float32)
     for i in range(len(noise)):
@@ -163,9 +162,8 @@ def collect(
         _rollout(
             env.step_function.address, env.goal_policy.address, env.parameters,
             network[run], sizes, sigma[run], exploration == "squashed", agent.discrete,
-            by_run[run, first:last], drawn[run], beginnings[run], 2 * env.block_size, state[run],
-            elapsed[run], episode[run], first, obs[run], actions[run], next_obs[run], flags[run],
-            starts[run],
+            by_run[run, first:last], drawn[run], beginnings[run], state[run], elapsed[run],
+            episode[run], first, obs[run], actions[run], next_obs[run], flags[run], starts[run],
         )  # fmt: skip
 
     for first in range(0, n_steps, env.block_size):

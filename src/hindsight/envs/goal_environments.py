@@ -20,9 +20,6 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import elements, largest
 from hindsight.streams import Purpose
 
-#: Largest number of simultaneous evaluation episodes per run, because each takes memory.
-PARALLEL_EPISODES = 4
-
 
 class GoalEnvironments(Environment):
     """Third-party environments [run, env].
@@ -30,6 +27,8 @@ class GoalEnvironments(Environment):
     The reset seed of episode e of environment i follows from the run's seed, i and e.  An episode
     thus starts the same under every algorithm, whatever the other runs and the number of workers.
     """
+
+    parallel_episodes = 4  # each takes memory
 
     def __init__(
         self,
@@ -57,11 +56,6 @@ class GoalEnvironments(Environment):
         #: Indices of the pool's rows, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
         self.rewind()
-
-    @staticmethod
-    def parallel_episodes(episodes: int) -> int:
-        """The largest divisor of `episodes` that is at most `PARALLEL_EPISODES`."""
-        return next(n for n in range(PARALLEL_EPISODES, 0, -1) if episodes % n == 0)
 
     @property
     def goal_size(self) -> int:
