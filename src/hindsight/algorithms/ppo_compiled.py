@@ -19,18 +19,7 @@ from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import TERMINATED, TRUNCATED, Step
 from hindsight.io.compiled import compiled, entry_point, for_each_run
 from hindsight.nn.adam import Adam
-from hindsight.nn.compiled import (
-    Numbers,
-    Optimised,
-    Sizes,
-    adam,
-    backward,
-    copy,
-    forward,
-    n_parameters,
-    norm,
-    tanh,
-)
+from hindsight.nn.compiled import Numbers, Optimised, Sizes, adam, backward, copy, forward, tanh
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.on_policy import Exploration
@@ -325,6 +314,8 @@ def _update(
     steps: float,
     learning_rate: float,
     sizes: tuple[Sizes, Sizes],
+    n_policy: int,
+    n_value: int,
     discrete: bool,
     learns_sigma: bool,
     cloned: bool,
@@ -338,7 +329,8 @@ def _update(
     """Run PPO's epochs for one run; return Adam's step count.
 
     Args:
-        sizes: layer sizes of the policy network and the value network.
+        sizes: layer sizes of the policy network and the value network; n_policy, n_value: how many
+            parameters they have.
         table: [sample, column]: obs, actions, log-probability, value, advantage, return; the
             samples from `n_real` on are copies.
         order: [epoch, sample'].
@@ -346,7 +338,6 @@ def _update(
     """
     row, (policy_sizes, value_sizes) = optimised[0], sizes
     n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
-    n_policy, n_value = n_parameters(policy_sizes), n_parameters(value_sizes)
     most = min(batch_size, order.shape[1])
     minibatch = np.empty((most, table.shape[1]), np.float32)
     advantages, copies = np.empty(most, np.float32), np.empty(most, np.bool_)
@@ -378,7 +369,7 @@ def _update(
             values = forward(value, value_sizes, n, valued, most, False)
             result[VALUE_LOSS] += _value_loss(samples, values, numbers, delta[0])
             backward(value, value_sizes, n, valued, most, False, delta, d_value)
-            size = norm(grad)
+            size = math.sqrt(np.dot(grad, grad))
             result[KL] += kl
             result[NORM] += size
             result[SEEN] += 1
@@ -417,8 +408,9 @@ def update(
 
     def learn(run: int) -> None:
         steps[run] = _update(
-            (rows[run], m[run], v[run]), float(steps[run]), rates[run], sizes, agent.discrete,
-            learns_sigma, samples.cloned, table[run], samples.n_real,
+            (rows[run], m[run], v[run]), float(steps[run]), rates[run], sizes,
+            agent.policy.n_parameters, agent.value.n_parameters, agent.discrete, learns_sigma,
+            samples.cloned, table[run], samples.n_real,
             np.ascontiguousarray(orders[run, :, : counts[run]]), spec.batch_size, numbers,
             results[run],
         )  # fmt: skip
