@@ -211,7 +211,8 @@ def test_td_errors(algorithm: Algorithm) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_acting(algorithm: Algorithm) -> None:
     agent = algorithm.module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
-    row, spec = twins.starting_rows(agent, 0), algorithm.spec(hidden=HIDDEN)
+    noise = {} if algorithm.module is sac else {"exploration_noise": 1.0}
+    row, spec = twins.starting_rows(agent, 0), algorithm.spec(hidden=HIDDEN, **noise)
     theirs = getattr(stable_baselines3, algorithm.theirs)
     model = twins.build(theirs, spec, 1e-3, **algorithm.more(spec))
     twins.put_row(algorithm.parameters_of(model), row[0])
@@ -226,8 +227,8 @@ def test_acting(algorithm: Algorithm) -> None:
         else:
             assert 0 < int((drawn.abs() == 1).sum()) < drawn.numel()
     act = algorithm.module.act
-    torch.testing.assert_close(act(state, obs)[0], mode, rtol=0, atol=1e-6)
-    torch.testing.assert_close(act(state, obs, eps)[0], drawn, rtol=0, atol=1e-6)
+    torch.testing.assert_close(act(state, obs, spec)[0], mode, rtol=0, atol=1e-6)
+    torch.testing.assert_close(act(state, obs, spec, eps)[0], drawn, rtol=0, atol=1e-6)
     assert float((drawn - mode).abs().max()) > 0.1
 
 

@@ -126,7 +126,7 @@ def test_the_double_target_by_hand():
         found = dqn.update(state, batch, NO_NOISE, spec)
         torch.testing.assert_close(found.td_error, torch.tensor([[expected - 1, 2.0]]).abs())
         assert float(found.q_mean) == 1
-    assert torch.equal(dqn.act(state, nothing), torch.tensor([[1, 1]]))
+    assert torch.equal(dqn.act(state, nothing, spec), torch.tensor([[1, 1]]))
 
 
 # -- probes: environments whose values are known --------------------------------------------------
@@ -153,7 +153,7 @@ def test_values_that_are_known(double):
         dqn.update(state, batch, NO_NOISE, spec)
     expected = torch.tensor([[[-1.0, -1.5], [0.0, -1.0]]])
     torch.testing.assert_close(state.q(states[None]), expected, rtol=0, atol=0.01)
-    assert dqn.act(state, states[None]).tolist() == [[0, 0]]
+    assert dqn.act(state, states[None], spec).tolist() == [[0, 0]]
 
 
 # -- acting ------------------------------------------------------------------------------------
@@ -164,17 +164,17 @@ def test_epsilon_greedy():
     generator = torch.Generator().manual_seed(0)
     obs = torch.randn(2, 4000, N_OBS, generator=generator)
     uniform = torch.rand(2, 4000, 2, generator=generator)
-    best = dqn.act(state, obs)
+    best = dqn.act(state, obs, DQNSpec())
     for run, row in enumerate(state.online.rows):
         assert torch.equal(best[run], network(AGENT.q, row, obs[run]).argmax(1))
     assert len(best.unique()) > 1
-    chosen = dqn.act(state, obs, uniform, 0.25)
+    chosen = dqn.act(state, obs, DQNSpec(epsilon=0.25), uniform)
     explores = uniform[..., 0] < 0.25
     assert torch.equal(chosen[~explores], best[~explores])
     assert torch.equal(chosen[explores], (uniform[..., 1] * N_CHOICES).long()[explores])
     counts = torch.bincount(chosen[explores], minlength=N_CHOICES)
     assert float(counts.min()) > 0.2 * counts.sum()
-    assert torch.equal(dqn.act(state, obs, uniform, 0.0), best)
+    assert torch.equal(dqn.act(state, obs, DQNSpec(epsilon=0.0), uniform), best)
 
 
 @pytest.mark.parametrize("n_choices", [1, 2, 3, 10, 1_000_001])
@@ -184,5 +184,5 @@ def test_random_choices_lie_in_their_range(n_choices):
     state = dqn.State(agent, torch.zeros(1, 2 * agent.q.n_parameters), torch.ones(1))
     largest = float(np.nextafter(np.float32(1), np.float32(0)))
     uniform = torch.tensor([[[0.5, 0.0], [0.5, largest]]])
-    chosen = dqn.act(state, torch.zeros(1, 2, N_OBS), uniform, 1.0)
+    chosen = dqn.act(state, torch.zeros(1, 2, N_OBS), DQNSpec(epsilon=1.0), uniform)
     assert chosen.tolist() == [[0, n_choices - 1]]

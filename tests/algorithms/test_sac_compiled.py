@@ -55,9 +55,8 @@ def test_an_update_is_that_of_the_reference(
     rows = torch.stack([agent.initial_row(seed, *spec.initialisation) for seed in range(3)])
     # Little, for where a tanh saturates, log(1 - a^2) is rounding alone.
     rows += 0.03 * torch.randn(rows.shape, generator=generator)
-    drawn = sac.act(
-        sac.State(agent, rows, torch.zeros(3)), torch.cat([batch.obs, batch.next_obs], 1), noise
-    )
+    states_seen = torch.cat([batch.obs, batch.next_obs], 1)
+    drawn = sac.act(sac.State(agent, rows, torch.zeros(3)), states_seen, spec, noise)
     assume(drawn.abs().max() < 0.999)  # nearer to 1, log(1 - a^2) has few digits
     states = []
     for update in (sac.update, sac_compiled.update):

@@ -75,15 +75,6 @@ def test_the_longest_title_is_in_the_picture(n: int) -> None:
     assert place.x0 >= 0 and place.x1 <= 480 and place.y1 <= 480
 
 
-def test_shapes_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"\(6, 3\).*\(5, 3\).*\[T \+ 1, n\]"):
-        Episode(np.zeros((6, 3)), np.zeros((5, 3)), 10.0, 1.0)
-    with pytest.raises(ValueError, match=r"\(0, 3\)"):
-        Episode(np.zeros((0, 3)), np.zeros((0, 3)), 10.0, 1.0)
-    with pytest.raises(ValueError, match=r"\(6, 1\).*n of 2 or more"):
-        Episode(np.zeros((6, 1)), np.zeros((6, 1)), 10.0, 1.0)
-
-
 @pytest.mark.parametrize(
     ("name", "parameters", "size"),
     [

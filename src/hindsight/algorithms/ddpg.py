@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import td3
-from hindsight.algorithms.td3 import Diagnostics, State, act, explore, learn
+from hindsight.algorithms.td3 import Diagnostics, State, act, learn
 from hindsight.nn.mlp import tanh_
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
 
-__all__ = ["NOISES", "Agent", "Diagnostics", "State", "act", "explore", "update"]
+__all__ = ["NOISES", "Agent", "Diagnostics", "State", "act", "update"]
 
 #: Standard normal numbers that an update needs per sample and action dimension.
 NOISES = 0

@@ -64,24 +64,19 @@ class State(Learner):
         self.target_q = Network(self.agent.q, self.target)
 
 
-def act(state: State, obs: Tensor, uniform: Tensor | None = None, epsilon: float = 0.0) -> Tensor:
-    """Greedy or epsilon-greedy actions [run, env] for obs [run, env, obs].
+def act(state: State, obs: Tensor, spec: DQNSpec, numbers: Tensor | None = None) -> Tensor:
+    """Greedy or, in training, epsilon-greedy actions [run, env] for obs [run, env, obs].
 
     Args:
-        uniform: [run, env, 2] in [0, 1): the first number decides whether the action is random,
+        numbers: [run, env, 2], uniform in [0, 1): the first decides whether the action is random,
             the second which one it is; None: greedy.
     """
     values = state.q(obs)
     greedy = values.argmax(-1)
-    if uniform is None:
+    if numbers is None:
         return greedy
-    random = (uniform[..., 1] * values.shape[-1]).long()
-    return torch.where(uniform[..., 0] < epsilon, random, greedy)
-
-
-def explore(state: State, obs: Tensor, numbers: Tensor, spec: DQNSpec) -> Tensor:
-    """Training actions [run, env], from `numbers` [run, env, 2] uniform in [0, 1)."""
-    return act(state, obs, numbers, spec.epsilon)
+    random = (numbers[..., 1] * values.shape[-1]).long()
+    return torch.where(numbers[..., 0] < spec.epsilon, random, greedy)
 
 
 @dataclass

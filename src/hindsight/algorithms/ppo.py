@@ -20,9 +20,9 @@ from torch.nn.functional import pad
 
 from hindsight.envs.environment import Environment
 from hindsight.envs.step import Step
-from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.cuda_graph import Repeated
+from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
 from hindsight.nn.mlp import MLP, Network, orthogonal_row
 from hindsight.replay.rollout import Cuts, Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
@@ -71,14 +71,16 @@ class ActorCritic:
     def log_prob(self, outputs: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """log pi(actions), [run, sample], from policy outputs [run, sample, output]."""
         if self.discrete:
-            return categorical.log_prob(outputs, actions[..., 0].long())
-        return gaussian.log_prob(outputs, log_std, actions)
+            return outputs.log_softmax(-1).gather(-1, actions.long())[..., 0]
+        z = (actions - outputs) * (-log_std).exp()[:, None]
+        constant = 0.5 * math.log(2 * math.pi) * self.n_sigmas
+        return -0.5 * z.square().sum(-1) - log_std.sum(-1, keepdim=True) - constant
 
     def entropy(self, outputs: Tensor, log_std: Tensor, weight: Tensor) -> Tensor:
         """Mean entropy of the policy in nats, [run], weighted by `weight` [run, sample]."""
         if self.discrete:
-            return (weight * categorical.entropy(outputs)).sum(-1)
-        return gaussian.entropy(log_std)
+            return (weight * categorical_entropy(outputs)).sum(-1)
+        return gaussian_entropy(log_std)
 
     def initial_row(self, seed: int, sigma: float) -> Tensor:
         """Initial parameters of one run: orthogonal, gain sqrt(2); last layers 0.01 (pi), 1 (V)."""

@@ -19,18 +19,7 @@ from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import TERMINATED, TRUNCATED, Step
 from hindsight.io.compiled import compiled, entry_point, for_each_run
 from hindsight.nn.adam import Adam
-from hindsight.nn.compiled import (
-    Numbers,
-    Optimised,
-    Sizes,
-    adam,
-    backward,
-    copy,
-    forward,
-    n_parameters,
-    norm,
-    tanh,
-)
+from hindsight.nn.compiled import Numbers, Optimised, Sizes, adam, backward, copy, forward, tanh
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.on_policy import Exploration
@@ -82,7 +71,6 @@ def _rollout(
     noise: Numbers,
     drawn: Numbers,
     beginnings: Numbers,
-    held: int,
     state: Numbers,
     elapsed: NDArray[np.int64],
     episode: NDArray[np.int64],
@@ -100,11 +88,11 @@ def _rollout(
         network, sizes: transposed parameters and layer sizes of the policy network, see `_act`.
         log_std: [action].
         noise: [step, env, output].  drawn: [rollout step, env, number].
-        beginnings: [env, episode, obs], first observations; episode e uses index e modulo `held`.
+        beginnings: [env, held, obs], first observations; episode e uses index e modulo `held`.
         state [env, obs], elapsed [env], episode [env]: environment state, updated in place.
         obs, actions, next_obs, flags, starts: [env, rollout step, ...], outputs.
     """
-    envs, n_actions = len(state), actions.shape[2]
+    envs, n_actions, held = len(state), actions.shape[2], beginnings.shape[1]
     hidden = np.empty((2, sizes.max()), np.float32)
     sigma, given = np.exp(log_std), np.empty(n_actions, np.float32)
     for i in range(len(noise)):
@@ -163,9 +151,8 @@ def collect(
         _rollout(
             env.step_function.address, env.goal_policy.address, env.parameters,
             network[run], sizes, sigma[run], exploration == "squashed", agent.discrete,
-            by_run[run, first:last], drawn[run], beginnings[run], 2 * env.block_size, state[run],
-            elapsed[run], episode[run], first, obs[run], actions[run], next_obs[run], flags[run],
-            starts[run],
+            by_run[run, first:last], drawn[run], beginnings[run], state[run], elapsed[run],
+            episode[run], first, obs[run], actions[run], next_obs[run], flags[run], starts[run],
         )  # fmt: skip
 
     for first in range(0, n_steps, env.block_size):
@@ -327,6 +314,8 @@ def _update(
     steps: float,
     learning_rate: float,
     sizes: tuple[Sizes, Sizes],
+    n_policy: int,
+    n_value: int,
     discrete: bool,
     learns_sigma: bool,
     cloned: bool,
@@ -340,7 +329,8 @@ def _update(
     """Run PPO's epochs for one run; return Adam's step count.
 
     Args:
-        sizes: layer sizes of the policy network and the value network.
+        sizes: layer sizes of the policy network and the value network; n_policy, n_value: how many
+            parameters they have.
         table: [sample, column]: obs, actions, log-probability, value, advantage, return; the
             samples from `n_real` on are copies.
         order: [epoch, sample'].
@@ -348,7 +338,6 @@ def _update(
     """
     row, (policy_sizes, value_sizes) = optimised[0], sizes
     n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
-    n_policy, n_value = n_parameters(policy_sizes), n_parameters(value_sizes)
     most = min(batch_size, order.shape[1])
     minibatch = np.empty((most, table.shape[1]), np.float32)
     advantages, copies = np.empty(most, np.float32), np.empty(most, np.bool_)
@@ -380,7 +369,7 @@ def _update(
             values = forward(value, value_sizes, n, valued, most, False)
             result[VALUE_LOSS] += _value_loss(samples, values, numbers, delta[0])
             backward(value, value_sizes, n, valued, most, False, delta, d_value)
-            size = norm(grad)
+            size = math.sqrt(np.dot(grad, grad))
             result[KL] += kl
             result[NORM] += size
             result[SEEN] += 1
@@ -406,7 +395,6 @@ def update(
     rows, m, v = optimiser.rows.numpy(), optimiser.m.numpy(), optimiser.v.numpy()
     steps = optimiser.steps.numpy()
     rates = optimiser.learning_rate.tolist()
-    assert isinstance(optimiser.weight_decay, float)
     numbers = np.array(
         [
             spec.target_kl or 0.0, spec.clip_range_vf or 0.0, spec.clip_range,
@@ -420,8 +408,9 @@ def update(
 
     def learn(run: int) -> None:
         steps[run] = _update(
-            (rows[run], m[run], v[run]), float(steps[run]), rates[run], sizes, agent.discrete,
-            learns_sigma, samples.cloned, table[run], samples.n_real,
+            (rows[run], m[run], v[run]), float(steps[run]), rates[run], sizes,
+            agent.policy.n_parameters, agent.value.n_parameters, agent.discrete, learns_sigma,
+            samples.cloned, table[run], samples.n_real,
             np.ascontiguousarray(orders[run, :, : counts[run]]), spec.batch_size, numbers,
             results[run],
         )  # fmt: skip

@@ -70,14 +70,6 @@ class State(Learner):
     actor: Adam
     target: Tensor
 
-    def __init__(
-        self, agent: Agent, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
-    ) -> None:
-        super().__init__(agent, rows, learning_rate, weight_decay)
-        if weight_decay:  # not of the temperature
-            self.actor.weight_decay = torch.full_like(self.actor.rows[0], weight_decay)
-            self.actor.weight_decay[-1] = 0
-
     def _split(self) -> None:
         # The critics of all runs form one stack of networks, [2 run, parameter].
         each = self.agent.critic.n_parameters
@@ -85,21 +77,19 @@ class State(Learner):
         self.target_q = Network(self.agent.critic, self.target.view(-1, each))
         self.pi = Network(self.agent.actor, self.actor.rows[:, :-1])
         self.log_alpha = self.actor.rows[:, -1:]
+        self.actor.decaying = slice(-1)  # all but the temperature
         self.networks = self.q, self.target_q, self.pi
 
 
-def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
+def act(state: State, obs: Tensor, spec: SACSpec, numbers: Tensor | None = None) -> Tensor:
     """Actions [run, env, action] for obs [run, env, obs].
 
-    Sampled from the policy with standard normal `noise` [run, env, action]; None: tanh(mu).
+    Sampled from the policy with standard normal `numbers` [run, env, action]; None: tanh(mu).
     """
     head = state.pi(obs)
-    return squashed.mode(head) if noise is None else squashed.sample(head, noise).actions
-
-
-def explore(state: State, obs: Tensor, numbers: Tensor, spec: SACSpec) -> Tensor:
-    """Training actions [run, env, action], from standard normal `numbers` [run, env, action]."""
-    return act(state, obs, numbers)
+    if numbers is None:
+        return head.chunk(2, dim=-1)[0].tanh()
+    return squashed.sample(head, numbers).actions
 
 
 @dataclass

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hindsight.algorithms.sac import Diagnostics, State
 from hindsight.io.compiled import compiled, entry_point, for_each_run
-from hindsight.nn.compiled import Numbers, Optimised, Sizes, adam, backward, copy, forward, norm
+from hindsight.nn.compiled import Numbers, Optimised, Sizes, adam, backward, copy, forward
 from hindsight.nn.squashed import EPSILON, LOG_STD_MAX, LOG_STD_MIN
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
@@ -65,7 +65,7 @@ def _descend(
     optimised: Optimised, grad: Numbers, steps: float, decay: float, numbers: NDArray[np.float64]
 ) -> float:
     """Clip the gradient by its norm and take Adam's step number `steps`; returns the norm."""
-    size = norm(grad)
+    size = math.sqrt(np.dot(grad, grad))
     scale = min(numbers[MAX_GRAD_NORM] / (size + 1e-6), 1.0)
     adam(optimised, grad, scale, steps, numbers[LEARNING_RATE], numbers[EPS], decay)
     return size

@@ -81,19 +81,18 @@ class State(Learner):
         self.networks = self.q, self.target_q, self.pi, self.target_pi
 
 
-def act(state: State, obs: Tensor, noise: Tensor | None = None) -> Tensor:
-    """Actions [run, env, action] for obs [run, env, obs]: pi(s), plus exploration noise if given.
+def act(
+    state: State, obs: Tensor, spec: DeterministicSpec, numbers: Tensor | None = None
+) -> Tensor:
+    """Actions [run, env, action] for obs [run, env, obs]: pi(s), in training plus Gaussian noise.
 
     Args:
-        noise: [run, env, action], drawn from N(0, sigma); the sum is clipped to [-1, 1].
+        numbers: [run, env, action], standard normal; None: no noise.
     """
     actions = tanh_(state.pi(obs))
-    return actions if noise is None else actions.add_(noise).clamp_(-1, 1)
-
-
-def explore(state: State, obs: Tensor, numbers: Tensor, spec: DeterministicSpec) -> Tensor:
-    """Training actions [run, env, action], from standard normal `numbers` [run, env, action]."""
-    return act(state, obs, numbers * spec.exploration_noise)
+    if numbers is None:
+        return actions
+    return actions.add_(numbers * spec.exploration_noise).clamp_(-1, 1)
 
 
 @dataclass

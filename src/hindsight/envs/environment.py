@@ -25,6 +25,7 @@ class Environment(ABC):
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: continuous actions
     truncates = True  # whether a time limit may truncate episodes
     keeps_rest = False  # whether steps report the part of rewards that goals do not explain
+    parallel_episodes: int | None = None  # a run's evaluation episodes at the same time; None: all
 
     @property
     @abstractmethod
@@ -36,15 +37,9 @@ class Environment(ABC):
     def task(self) -> Task:
         """Rewards and goal space, for relabelling."""
 
-    @property
     @abstractmethod
-    def observation_limit(self) -> Tensor:
-        """Largest absolute values of the observation, [obs]."""
-
-    @staticmethod
-    def parallel_episodes(episodes: int) -> int:
-        """How many of a run's evaluation `episodes` run at the same time: all by default."""
-        return episodes
+    def limits(self) -> list[float]:
+        """Largest absolute values of the observation, [obs]; infinite without bounds."""
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:  # noqa: B027
         """Draw the random numbers of the next `n_steps` steps; does nothing by default."""

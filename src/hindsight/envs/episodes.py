@@ -19,8 +19,6 @@ class Episode:
 
     `pushed` is the object that must meet the prey, in the variant `pushes_object`.  Position 0 is
     the start, position t that after step t, including the prey's move.
-
-    Raises ValueError for other shapes.
     """
 
     predator: Positions
@@ -29,12 +27,6 @@ class Episode:
     interception_distance: float
     title: str = ""
     pushed: Positions | None = None
-
-    def __post_init__(self) -> None:
-        parts = [self.predator, self.prey] + ([] if self.pushed is None else [self.pushed])
-        shapes = [part.shape for part in parts]
-        if len(set(shapes)) > 1 or len(shapes[0]) != 2 or not shapes[0][0] or self.n < 2:
-            raise ValueError(f"positions {shapes} must all be [T + 1, n], with n of 2 or more")
 
     @property
     def n(self) -> int:

@@ -5,7 +5,6 @@
 
 import sys
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,11 @@ from torch import Tensor
 from hindsight.envs.environment import Environment
 from hindsight.envs.facts import REST
 from hindsight.envs.step import Step
-from hindsight.envs.workers import Pool, Slot
+from hindsight.envs.workers import Pool
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import elements, largest
 from hindsight.streams import Purpose
-
-#: Largest number of simultaneous evaluation episodes per run, because each takes memory.
-PARALLEL_EPISODES = 4
 
 
 class GoalEnvironments(Environment):
@@ -31,6 +27,8 @@ class GoalEnvironments(Environment):
     The reset seed of episode e of environment i follows from the run's seed, i and e.  An episode
     thus starts the same under every algorithm, whatever the other runs and the number of workers.
     """
+
+    parallel_episodes = 4  # each takes memory
 
     def __init__(
         self,
@@ -52,17 +50,12 @@ class GoalEnvironments(Environment):
         self.keeps_rest = spec.rest == "keep"
         #: Whether the message about rewards that goals do not explain has been printed.
         self.paid_rest = evaluation
-        slots = [Slot(seed, env) for seed in seeds for env in range(n_envs)]
+        slots = [(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self.pool = Pool(spec, slots, purpose, workers)
         #: Indices of the pool's rows, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
         self.rewind()
-
-    @staticmethod
-    def parallel_episodes(episodes: int) -> int:
-        """The largest divisor of `episodes` that is at most `PARALLEL_EPISODES`."""
-        return next(n for n in range(PARALLEL_EPISODES, 0, -1) if episodes % n == 0)
 
     @property
     def goal_size(self) -> int:
@@ -89,11 +82,8 @@ class GoalEnvironments(Environment):
         found, reached = (torch.from_numpy(x).view(shape) for x in self.facts.outcome(*goals))
         return found.to(next_achieved.device), reached.to(next_achieved.device)
 
-    @cached_property
-    def observation_limit(self) -> Tensor:
-        """Largest absolute values by the spaces, [obs]; infinite without bounds."""
-        limits = np.concatenate([largest(space) for space in self.facts.spaces.values()])
-        return torch.from_numpy(limits.astype(np.float32)).to(self.device)
+    def limits(self) -> list[float]:
+        return [limit for space in self.facts.spaces.values() for limit in largest(space).tolist()]
 
     def step(self, actions: Tensor) -> Step:
         """Step all environments with actions [run, env, action] in [-1, 1], or choices [run, env].
@@ -127,7 +117,7 @@ class GoalEnvironments(Environment):
         self._show()
 
     def cpu_seconds(self) -> float:
-        return self.pool.cpu_seconds()
+        return sum(self.pool.seconds)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The episode number of each environment, and the actions since its start."""

@@ -190,7 +190,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     def observation_space(self) -> Dict:
         """Boxes; the bounds of the prey's velocity allow for the rounding error of v_max."""
         spaces, n = super().observation_space, self.goal_size
-        bounds = self.observation_limit[2 * n :].cpu().numpy().copy()
+        bounds = np.array(self.limits()[2 * n :], np.float32)
         bounds[:n] = top_speed(n) * (1 + 1e-6)
         return Dict({**spaces.spaces, "observation": Box(-bounds, bounds, dtype=np.float32)})
 

@@ -7,7 +7,6 @@ distribution of first observations; `Environments` runs [run, env] copies of it.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -109,7 +108,7 @@ class Environments(Environment, Generic[TaskSpec]):
     def observation_space(self) -> Dict:
         """The gymnasium space of a single environment's observations."""
         g = self.goal_size
-        limits = np.split(self.observation_limit.cpu().numpy(), [g, 2 * g])
+        limits = np.split(np.array(self.limits(), np.float32), [g, 2 * g])
         boxes = {n: Box(-x, x, dtype=np.float32) for n, x in zip(GOAL_KEYS, limits, strict=True)}
         return Dict(dict[str, Space[Any]](boxes))
 
@@ -119,10 +118,6 @@ class Environments(Environment, Generic[TaskSpec]):
         if self.n_choices is not None:
             return Discrete(self.n_choices)
         return Box(-1, 1, (self.action_size,), np.float32)
-
-    @cached_property
-    def observation_limit(self) -> Tensor:
-        return torch.tensor(self.limits(), device=self.device)
 
     def draw_first(self, generator: np.random.Generator) -> Tensor:
         """Draw a first observation [obs] for the gymnasium wrapper."""
@@ -159,10 +154,6 @@ class Environments(Environment, Generic[TaskSpec]):
     @abstractmethod
     def numbers(self) -> list[float]:
         """The numbers that describe the task to its step function."""
-
-    @abstractmethod
-    def limits(self) -> list[float]:
-        """Largest absolute values of the observation, [obs]."""
 
     @abstractmethod
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:

@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal
@@ -32,18 +31,15 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import action_of, row_of
 from hindsight.streams import Purpose, stream
 
+#: An environment: its run's seed, and its index within the run.
+Slot = tuple[int, int]
 
-@dataclass(frozen=True)
-class Slot:
-    """The identity of an environment."""
 
-    seed: int  # its run's
-    env: int  # its index within the run
-
-    def episode_seed(self, purpose: Purpose, episode: int) -> int:
-        """The reset seed of an episode."""
-        # Stream numbers of consecutive environments are 2**40 apart.
-        return int(stream(self.seed, purpose, (self.env << 40) + episode).integers(2**31))
+def episode_seed(slot: Slot, purpose: Purpose, episode: int) -> int:
+    """The reset seed of an episode."""
+    seed, env = slot
+    # Stream numbers of consecutive environments are 2**40 apart.
+    return int(stream(seed, purpose, (env << 40) + episode).integers(2**31))
 
 
 def row_type(spec: GymnasiumSpec) -> np.dtype[Any]:
@@ -76,35 +72,43 @@ class Instances:
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = spec.facts
+        #: What is being done, for messages.
+        self._doing = ""
 
-    def restore(self) -> None:
-        """Bring each environment to the state of its row, by replaying the episode's actions."""
-        for i in self._active():
-            doing = "making the environment for the start"
-            try:
-                if i not in self._envs:
-                    self._envs[i] = self.spec.make()
-                doing = "reset"
-                self._begin(i)
-                for t in range(int(self.rows[i]["elapsed"])):
-                    doing = f"replay of step {t + 1}"
-                    action = action_of(self.facts.action, self.rows[i]["actions"][t])
-                    self._observe(i, "obs", self._envs[i].step(action)[0])
-            except Exception as error:
-                raise self._failure(i, doing, error) from error
+    def do(self, what: Literal["restore", "step"]) -> None:
+        """Restore or step each active environment.
 
-    def step(self) -> None:
-        """Step each environment; if an episode is over, `obs` is the start of the next one."""
-        for i in self._active():
+        Raises EnvironmentFailure, which says where and when, if an environment fails.
+        """
+        for i in self.numbers:
+            if not self.rows[i]["active"]:
+                continue
             try:
-                self._step(i)
+                getattr(self, f"_{what}")(i)
             except EnvironmentFailure:
                 raise
             except Exception as error:
-                doing = f"step {int(self.rows[i]['elapsed']) + 1}"
-                raise self._failure(i, doing, error) from error
+                (seed, env), episode = self.slots[i], int(self.rows[i]["episode"])
+                raise EnvironmentFailure.of(
+                    f"{self.spec.called}: {self._doing} of episode {episode} failed (environment "
+                    f"{env} of the run with seed {seed})",
+                    error,
+                ) from error
+
+    def _restore(self, i: int) -> None:
+        """Bring an environment to the state of its row, by replaying the episode's actions."""
+        if i not in self._envs:
+            self._doing = "making the environment for the start"
+            self._envs[i] = self.spec.make()
+        self._begin(i)
+        for t in range(int(self.rows[i]["elapsed"])):
+            self._doing = f"replay of step {t + 1}"
+            action = action_of(self.facts.action, self.rows[i]["actions"][t])
+            self._observe(i, "obs", self._envs[i].step(action)[0])
 
     def _step(self, i: int) -> None:
+        """Step an environment; if its episode is over, `obs` is the start of the next one."""
+        self._doing = f"step {int(self.rows[i]['elapsed']) + 1}"
         row, facts, pursued = self.rows[i], self.facts, self._desired[i]
         action = action_of(facts.action, row["actions"][row["elapsed"]])
         obs, reward, terminated, truncated, info = self._envs[i].step(action)
@@ -143,12 +147,10 @@ class Instances:
             with suppress(Exception):
                 self._envs.popitem()[1].close()
 
-    def _active(self) -> list[int]:
-        return [i for i in self.numbers if self.rows[i]["active"]]
-
     def _begin(self, i: int) -> None:
         """Reset to the start of the current episode."""
-        seed = self.slots[i].episode_seed(self.purpose, int(self.rows[i]["episode"]))
+        self._doing = "reset"
+        seed = episode_seed(self.slots[i], self.purpose, int(self.rows[i]["episode"]))
         self._observe(i, "obs", self._envs[i].reset(seed=seed)[0])
 
     def _observe(self, i: int, field: str, obs: dict[str, Any]) -> None:
@@ -159,19 +161,11 @@ class Instances:
         self.rows[i][field] = numbers
         self._desired[i] = self.facts.goal_of(obs, "desired_goal")
 
-    def _failure(self, i: int, doing: str, error: Exception) -> EnvironmentFailure:
-        slot, episode = self.slots[i], int(self.rows[i]["episode"])
-        return EnvironmentFailure.of(
-            f"{self.spec.called}: {doing} of episode {episode} failed (environment {slot.env} of "
-            f"the run with seed {slot.seed})",
-            error,
-        )
-
 
 class Pool:
     """All environments of all runs, in this process or in workers.
 
-    Workers end with this process, however it ends, because their pipes are closed then.
+    Workers end with this process, however it ends, because each of them watches it.
     """
 
     def __init__(
@@ -185,24 +179,24 @@ class Pool:
         self.spec, self.rows = spec, np.frombuffer(memory, row_type(spec))
         self.rows["active"] = True
         #: CPU seconds of each worker so far.
-        self._seconds: Sequence[float] = [0.0] * count
+        self.seconds: Sequence[float] = [0.0] * count
         self._here: Instances | None = None
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
         if count <= 1:
             self._here = Instances(spec, slots, purpose, memory, range(len(slots)))
-            self._finalizer: Any = weakref.finalize(self, self._here.close)
+            #: Ends the workers; called at the latest when this object is deleted.
+            self.close: Any = weakref.finalize(self, self._here.close)
             return
-        # A forked process knows the environments registered here; a spawned one imports modules.
-        methods = multiprocessing.get_all_start_methods()
-        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+        # A forked process knows the environments registered here.
+        context = multiprocessing.get_context("fork")
         for i in range(count):
             ours, theirs = context.Pipe()
             # Each run's environments are spread over workers, which balances the load if runs end.
             numbers = range(i, len(slots), count)
             process = context.Process(
                 target=_work,
-                args=((spec, slots, purpose, memory, numbers), theirs, ours),
+                args=((spec, slots, purpose, memory, numbers), theirs, os.getpid()),
                 name=f"{spec.id}-{i}",
                 daemon=True,
             )
@@ -210,23 +204,13 @@ class Pool:
             theirs.close()
             self._connections.append(ours)
             self._processes.append(process)
-        self._finalizer = weakref.finalize(self, _end, self._connections, self._processes)
-
-    @property
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes if process.pid is not None]
-
-    def cpu_seconds(self) -> float:
-        return sum(self._seconds)
-
-    def close(self) -> None:
-        self._finalizer()
+        self.close = weakref.finalize(self, _end, self._connections, self._processes)
 
     def do(self, what: Literal["restore", "step"]) -> None:
-        """Call this method of `Instances` for all environments."""
+        """Restore or step all environments; see `Instances.do`."""
         if self._here is not None:
             with others_code(self.spec.called):
-                getattr(self._here, what)()
+                self._here.do(what)
             return
         try:
             with awaited(self.spec.called):
@@ -238,7 +222,7 @@ class Pool:
             raise
         except (EOFError, OSError) as error:
             raise self._died() from error
-        failures, self._seconds = zip(*answers, strict=True)
+        failures, self.seconds = zip(*answers, strict=True)
         if any(failures):
             self.close()
             raise EnvironmentFailure(next(filter(None, failures)))
@@ -258,24 +242,20 @@ class Pool:
         )
 
 
-def _work(of: tuple[Any, ...], connection: Connection, other: Connection) -> None:
+def _work(of: tuple[Any, ...], connection: Connection, parent: int) -> None:
     """The main loop of a worker: execute commands until told to end."""
     instances = Instances(*of)
-    other.close()
     for which in SIGNALS:  # the main process handles interrupts
         signal.signal(which, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    try:
-        while (what := connection.recv()) != "end":
-            failure = ""
-            try:
-                with others_code(instances.spec.called):
-                    getattr(instances, what)()
-            except EnvironmentFailure as error:
-                failure = str(error)
-            connection.send((failure, time.process_time()))
-    except (EOFError, OSError):
-        pass
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    while (what := connection.recv()) != "end":
+        failure = ""
+        try:
+            with others_code(instances.spec.called):
+                instances.do(what)
+        except EnvironmentFailure as error:
+            failure = str(error)
+        connection.send((failure, time.process_time()))
     instances.close()
 
 

@@ -37,11 +37,13 @@ class Adam:
         learning_rate: Tensor,
         *,
         eps: float = 1e-8,
-        weight_decay: float | Tensor = 0.0,
+        weight_decay: float = 0.0,
     ) -> None:
-        """`learning_rate` [run]; `weight_decay` is one number or [parameter]."""
+        """`learning_rate` [run]."""
         self.rows, self.learning_rate = rows, learning_rate
         self.eps, self.weight_decay = eps, weight_decay
+        #: The parameters that decay.
+        self.decaying = slice(None)
         self.m, self.v = torch.zeros_like(rows), torch.zeros_like(rows)
         self.steps = torch.zeros(rows.shape[0], dtype=torch.float64, device=rows.device)
         betas = torch.tensor([[0.9], [0.999]], dtype=torch.float64, device=rows.device)
@@ -51,10 +53,9 @@ class Adam:
 
     def step(self, grad: Tensor, active: Tensor | None = None) -> None:
         """Update the `active` [run] runs (None: all); overwrites `grad` [run, parameter]."""
-        if isinstance(self.weight_decay, Tensor):
-            grad.addcmul_(self.rows, self.weight_decay)
-        elif self.weight_decay:
-            grad.add_(self.rows, alpha=self.weight_decay)
+        if self.weight_decay:
+            decaying = self.rows[:, self.decaying]
+            grad[:, self.decaying].add_(decaying, alpha=self.weight_decay)
         self.steps += 1 if active is None else active
         if self.rows.shape[1] >= LONG:
             self._in_one_pass(grad, active)

@@ -61,15 +61,6 @@ def copy(numbers: Numbers, to: Numbers) -> None:
 
 
 @compiled
-def n_parameters(sizes: Sizes) -> int:
-    """Number of parameters of a network with layer sizes (in, hidden ..., out)."""
-    count = 0
-    for i in range(len(sizes) - 1):
-        count += sizes[i + 1] * (sizes[i] + 1)
-    return count
-
-
-@compiled
 def _activate(y: Numbers, bias: Numbers, relu: bool) -> None:
     """Replace y [batch, out] by the activation of y + bias."""
     for i in range(len(y)):
@@ -144,7 +135,7 @@ def backward(
             respect to the outputs; overwritten.
     """
     last = len(sizes) - 2
-    place, at = n_parameters(sizes), most * (sizes.sum() - sizes[-1])
+    place, at = len(row), most * (sizes.sum() - sizes[-1])
     here = 0
     for i in range(last, -1, -1):
         n_in, n_out = sizes[i], sizes[i + 1]
@@ -167,12 +158,6 @@ def backward(
             if i > 0:
                 _activation_gradient(before, layers[at : at + n * n_in], relu)
     return delta[here, : n * sizes[0]].reshape(n, sizes[0])
-
-
-@compiled
-def norm(grad: Numbers) -> float:
-    """The Euclidean norm."""
-    return math.sqrt(np.dot(grad, grad))
 
 
 @compiled

@@ -64,8 +64,3 @@ def gradient(drawn: Sample, d_actions: Tensor, d_log_prob: Tensor) -> Tensor:
     d_u *= drawn.slope
     d_log_std = (d_u * drawn.deviation - d_log_prob) * drawn.inside
     return torch.cat([d_u, d_log_std], dim=-1)
-
-
-def mode(head: Tensor) -> Tensor:
-    """The deterministic action tanh(mu), [run, sample, action]."""
-    return head.chunk(2, dim=-1)[0].tanh()

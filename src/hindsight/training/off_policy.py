@@ -83,7 +83,7 @@ class OffPolicyRuns(Runs):
         return {"agent": self.state, "buffer": self.buffer, **standardiser}
 
     def policy(self) -> Policy:
-        return lambda obs: self.module.act(self.state, self._seen(obs))
+        return lambda obs: self.module.act(self.state, self._seen(obs), self.algorithm)
 
     def _seen(self, obs: Tensor) -> Tensor:
         """What the networks see of observations [run, n, obs]."""
@@ -225,7 +225,7 @@ class OffPolicyRuns(Runs):
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Sample the algorithm's exploratory actions."""
-        actions: Tensor = self.module.explore(self.state, self._seen(obs), noise, self.algorithm)
+        actions: Tensor = self.module.act(self.state, self._seen(obs), self.algorithm, noise)
         return actions
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hindsight.envs.run_axis import Environments
-from hindsight.nn import categorical, gaussian
 from hindsight.nn.adam import Adam
+from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
@@ -208,8 +208,8 @@ class OnPolicyRuns(Runs):
         if self.agent.discrete:
             obs = rollout.obs.flatten(1, 2)
             logits = self.agent.policy(self.agent.split(self.rows)[0], obs)
-            return categorical.entropy(logits).mean(1)
-        entropy = gaussian.entropy(log_std)
+            return categorical_entropy(logits).mean(1)
+        entropy = gaussian_entropy(log_std)
         if self.algorithm.exploration != "squashed":
             return entropy
         # E[log |d tanh(u) / du|], with 1 - tanh(u)^2 = 4 / (e^u + e^-u)^2 in a stable form.
@@ -241,7 +241,7 @@ class OnPolicyRuns(Runs):
             if n_choices is None:
                 actions = self.module.squash(actions, self.algorithm.exploration).clamp(-1, 1)
             obs, valid = samples.obs[here], samples.valid[here]
-            limit = self.env.observation_limit
+            limit = torch.tensor(self.env.limits(), device=self.device)
             found = entropies(obs, actions[here], rewards[here], valid, limit, n_choices)
             for name, values in found.items():
                 columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values

@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -60,7 +59,7 @@ def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = 
         return policy
     state = module.State(agent, rows, torch.zeros(len(rows)))
     if generator is None or not algorithm.stochastic:
-        return partial(module.act, state)
+        return lambda obs: module.act(state, obs, algorithm)
 
     def explore(obs: Tensor) -> Tensor:
         size = obs.shape[:-1]
@@ -68,7 +67,7 @@ def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = 
             numbers = torch.randn(*size, where.action_size, generator=generator)
         else:
             numbers = torch.rand(*size, 2, generator=generator)
-        actions: Tensor = module.explore(state, obs, numbers, algorithm)
+        actions: Tensor = module.act(state, obs, algorithm, numbers)
         return actions
 
     return explore

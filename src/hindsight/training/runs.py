@@ -62,7 +62,8 @@ class Runs(ABC):
             return make(spec.environment, self.seeds, n_envs, self.device, evaluation, workers)
 
         self.env = made(n_envs, evaluation=False)
-        at_once = self.env.parallel_episodes(episodes)
+        most = self.env.parallel_episodes or episodes
+        at_once = next(n for n in range(most, 0, -1) if episodes % n == 0)
         self.evaluation_env = made(at_once)
         #: Evaluation episodes that each environment plays, one after the other.
         self.rounds = episodes // at_once

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
-from hindsight.envs.workers import Slot
+from hindsight.envs.workers import episode_seed
 from hindsight.io.files import FileError, write_whole
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
@@ -106,7 +106,7 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
                 )
             frames.append(np.array(image, np.uint8))
 
-        first = Slot(seed, 0).episode_seed(Purpose.EVALUATION_SPAWN, number)
+        first = episode_seed((seed, 0), Purpose.EVALUATION_SPAWN, number)
         _, _, success = episode(act, env, first, where, look)
         filmed.append(Filmed(frames, speed, success == 1))
     env.close()
