@@ -9,6 +9,7 @@ nothing, the key `terminates` must tell.  During training, every step is checked
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -291,9 +292,10 @@ def facts_of(
     if compute_reward is None:
         raise SpecError(f"{name} has no compute_reward, which returns the rewards of other goals")
     try:
-        obs, _ = env.reset(seed=0)
+        # Copied, because an environment may return arrays that its next step changes.
+        obs = deepcopy(env.reset(seed=0)[0])
         next_obs, paid, _, _, info = env.step(neutral(action))
-        reward = float(paid)
+        next_obs, reward = deepcopy(next_obs), float(paid)
     except Exception as error:
         raise EnvironmentFailure.of(f"{name}: its first step failed", error) from error
     again, _ = env.reset(seed=0)
