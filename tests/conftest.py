@@ -58,7 +58,6 @@ def published_project(tmp_path_factory):
 
 
 def _draw_published(folder: Path) -> str:
-    folder.mkdir()
     copy_project(folder, "results/published")
     blocked = folder / "blocked"
     blocked.mkdir()

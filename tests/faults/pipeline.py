@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tests.configuration import copy_project, environment_of
-from tests.faults.lab import CLOCKS, demand
+from tests.configuration import environment_of
+from tests.curves import curves
+from tests.faults.lab import demand
 from tests.faults.trainer import cut
 
 ROOT = Path(__file__).parents[2]
@@ -36,15 +37,6 @@ class Project:
     rng: random.Random
     logs: Path  # not on the project's disk, which may be full
     seconds: float = 30.0  # of an undisturbed run
-
-    def copy_project(self) -> None:
-        """Copy it before any run."""
-        self.folder.mkdir()
-        copy_project(self.folder)
-
-    def copy_finished(self, finished: Path) -> None:
-        """Copy it after a full run; files keep their times, on which Snakemake relies."""
-        shutil.copytree(finished, self.folder, symlinks=True)
 
     def forget_a_cell(self) -> None:
         """Leave one cell of two, and nothing drawn."""
@@ -99,7 +91,7 @@ class Project:
         paths = [p for p in root.rglob("*.parquet") if not p.name.startswith(".")]
         paths.sort(key=lambda path: path.stat().st_mtime_ns)
         newest = {str(p.relative_to(root)).rpartition("-")[0]: p for p in paths}
-        return {n: pd.read_parquet(p).drop(columns=CLOCKS) for n, p in sorted(newest.items())}
+        return {n: curves(p) for n, p in sorted(newest.items())}
 
     def in_the_future(self) -> list[Path]:
         """Derived files that are newer than now."""

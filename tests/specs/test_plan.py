@@ -36,15 +36,6 @@ def preset_names():
     return list(configuration.values()["presets"])
 
 
-@pytest.mark.parametrize("preset", preset_names())
-def test_every_preset_has_a_plan(preset):
-    plan = plan_of(preset=preset)
-    assert plan.cells
-    for experiment, entries in plan.experiments.items():
-        document = json.loads(json.dumps(plan.document(experiment)))
-        assert len(document["entries"]) == len(entries) > 0
-
-
 def test_the_grids_of_the_papers_figures():
     """The papers' experiments, in full whatever the preset and its selection are."""
     grids = papers_grids(load(CONFIG, {"preset": "smoke", "steps": 5, "select": {}}))
@@ -158,15 +149,6 @@ def test_a_task_can_be_narrowed():
     }
 
 
-def test_a_prey_can_be_narrowed():
-    """As a task; prey that are named have their own part, others are left out."""
-    preys = {"static": {"steps": 4000}, "repel": {"seeds": 1, "levels": {"s_ratio": [0.5]}}}
-    assert sizes("s_ratio", "prey", "s_ratio", preys=preys, seeds=2) == {
-        **{("static", share / 10): (2, 4000) for share in range(11)},
-        ("repel", 0.5): (1, WHOLE),
-    }
-
-
 def test_a_level_can_be_narrowed():
     """Also within a fidelity."""
     tasks = {"FetchPush": {"levels": {"weight_decay": {1e-2: FEW, 1e-5: {}}}}}
@@ -225,11 +207,9 @@ SAC = {"SAC": {"algorithm": "sac"}}
             ["'fidelity' is given by `fidelities`", "as fidelity=released in `hindsight train`"],
         ),
         ({"arms": HER, "vary": {"hidden": [[8], [8, 8]]}}, [".vary.hidden.0: [8] is not a number"]),
-        ({"arms": HER, "vary": {"s_ratio": [0.1, None]}}, [".vary.s_ratio.1: None is not a numb"]),
         ({"arms": HER, "vary": {"k": [1, 1.0]}}, [".vary.k: 1 is given twice"]),
         ({"arms": HER, "vary": {"k": [1, "all"]}}, [".vary.k: [1, 'all'] are neither all numbers"]),
         ({"arms": HER, "fidelities": ["released"] * 2}, [".fidelities: 'released' is given twice"]),
-        ({"arms": HER, "conditions": {"preys": ["static"] * 2}}, ["preys: 'static' is given twic"]),
         ({"arms": HER, "tasks": {"x": {"keys": 5}}}, ["tasks.x.keys: 5 is not a mapping"]),
         ({"arms": HER, "tasks": {"x": {"keys": {5: 3}}}}, ["tasks.x.keys: {5: 3} is not a mapp"]),
         ({"arms": HER, "tasks": {"x": {"id": [1]}}}, ["mine, PPO-HER, x: environment.id: [1] is"]),
@@ -346,11 +326,14 @@ def test_conda_and_lock_pin_the_same():
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_a_selection_can_be_given_on_snakemakes_command_line(preset):
-    """It reads nested values as text, numbers too."""
-    select = configuration.values()["presets"][preset]["select"]
+def test_every_preset_has_a_plan_and_can_be_given_on_snakemakes_command_line(preset):
+    """Snakemake reads nested values as text, numbers too."""
+    plan, select = plan_of(preset=preset), configuration.values()["presets"][preset]["select"]
+    for experiment, entries in plan.experiments.items():
+        document = json.loads(json.dumps(plan.document(experiment)))
+        assert len(document["entries"]) == len(entries) > 0
     as_text = yaml.load(json.dumps(select), yaml.BaseLoader)
-    assert plan_of(preset=preset, select=as_text).cells == plan_of(preset=preset).cells
+    assert plan_of(preset=preset, select=as_text).cells == plan.cells
 
 
 def test_no_selection_asks_for_more_steps_than_its_preset_has():
