@@ -61,7 +61,6 @@ def values(**changes: Any) -> dict[str, Any]:
         ({"algorithm__hidden": [10**18]}, "hidden.0: 1000000000000000000 is not allowed"),
         ({"algorithm__hidden": [10_000] * 20}, "a network of 1,9.* weights is larger"),
         ({"algorithm__hidden": [4] * 10_000}, "at most 100 items"),
-        ({"steps": 10**12}, "steps: 1000000000000 is not allowed"),
         ({"steps": 10**400}, "steps: 1000.* is not allowed"),
         ({"environment__n_dims": 10**6}, "environment.n_dims: 1000000 is not allowed"),
         ({"algorithm__learning_rate": float("nan")}, "learning_rate: nan is not allowed"),
@@ -122,15 +121,6 @@ def test_the_policy_of_a_diverged_run(tmp_path):
     assert len(read_policy(path, 0)[1]) == n_parameters(spec)
     with pytest.raises(FileError, match="run 1 diverged in training"):
         read_policy(path, 1)
-
-
-@pytest.mark.parametrize("name", ["ppo", "sac", "td3", "ddpg", "dqn"])
-def test_the_length_of_a_row_is_known_beforehand(name):
-    where = {"id": "BitFlipping-v0" if name == "dqn" else "PointReach-v0"}
-    spec = CellSpec.model_validate(
-        {"environment": where, "algorithm": {"name": name, "hidden": (4, 3)}}
-    )
-    assert n_parameters(spec) == len(initial_row(spec))
 
 
 # --- archives -------------------------------------------------------------------------------------

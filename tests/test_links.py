@@ -66,15 +66,6 @@ def test_every_link_leads_somewhere(page):
     assert not [words for words in found if words]
 
 
-@pytest.mark.parametrize(
-    ("target", "wrong"),
-    [("glossary.md", False), ("no.md", True), ("glossary.md#no-such", True), ("#how", True),
-     ("../../elsewhere.md", True), ("https://example.org/", False)],
-)  # fmt: skip
-def test_the_checker_finds_what_leads_nowhere(target, wrong):
-    assert bool(mistake(ROOT / "docs" / "speed.md", target)) == wrong
-
-
 def test_of_the_derived_pictures_those_are_tracked_that_the_pages_show():
     """All others are drawn by `make figures`, and shown by the page and the site."""
     if TRACKED == [""]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import gymnasium
 import pytest
-import torch
 
 from hindsight import load
 from hindsight.io.files import FileError
@@ -20,7 +19,6 @@ from hindsight.specs.from_file import read_spec
 from hindsight.specs.plan import spec_path
 from hindsight.training.files import save
 from hindsight.training.policies import initial_row
-from hindsight.training.watch import read_policy
 from tests.commands import hindsight
 
 SRC = Path(__file__).parents[1] / "src"
@@ -179,19 +177,6 @@ def test_keyword_arguments_may_be_words_and_numbers(tmp_path):
     maze = {"maze_map": [[1, 1, 1, 1], [1, "r", "g", 1], [1, 1, 1, 1]]}
     path.write_text(json.dumps(specification("PointMaze_UMaze-v3", maze)))
     assert read_spec(path).environment.kwargs == maze
-
-
-class Evil:
-    def __reduce__(self):
-        return (exec, ("open('was imported', 'w')",))
-
-
-def test_a_pickle_in_a_policy_is_not_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    torch.save({"spec": "{}", "seeds": [0], "rows": Evil()}, "policy.pt")
-    with pytest.raises(FileError, match="the safe loader refuses what is in it"):
-        read_policy(Path("policy.pt"), 0)
-    assert not imported()
 
 
 def test_specifications_out_of_files_have_one_way_in():

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
+import psutil
 
 from tests.configuration import environment_of
 from tests.curves import curves
@@ -104,16 +105,12 @@ class Project:
 
     def processes(self, word: str) -> dict[int, str]:
         """Processes at work in this folder whose command has this word, with their commands."""
-        found = {}
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                here = os.readlink(process / "cwd") == str(self.folder.resolve())
-                command = (process / "cmdline").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if here and word in command:
-                found[int(process.name)] = command
-        return found
+        found = {
+            process.pid: "\0".join(process.info["cmdline"] or [])
+            for process in psutil.process_iter(["cmdline", "cwd"])
+            if process.info["cwd"] == str(self.folder.resolve())
+        }
+        return {process: command for process, command in found.items() if word in command}
 
     def nobody_left(self, limit: float = 30.0) -> None:
         """Demand that no process stays at work in this folder."""
