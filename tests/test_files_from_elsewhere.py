@@ -29,7 +29,7 @@ from hindsight.io.checksums import (
 from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import read_spec
-from hindsight.training.files import load, save, write_curves
+from hindsight.training.files import load, save
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import PolicyFile, read_policy
 from tests.analysis.synthetic import write_cell
@@ -195,16 +195,6 @@ VALUES = {
     "seed": np.array([0, 1, 1], dtype=np.int32),
     "return_mean": np.array([0.5, np.nan, -0.0], dtype=np.float32),
 }
-
-
-def test_what_was_written_is_whole_when_read(tmp_path):
-    path = tmp_path / "cell.parquet"
-    write_curves(path, pa.table(VALUES), {"seconds": 1.5})
-    table = pq.read_table(path)
-    assert is_whole(table) and table.schema.remove_metadata() == pa.table(VALUES).schema
-    assert table["return_mean"].to_numpy().tobytes() == VALUES["return_mean"].tobytes()
-    assert about(path) == {"seconds": 1.5}
-    assert not is_whole(pa.table(VALUES))  # it has no checksum
 
 
 @pytest.mark.parametrize(

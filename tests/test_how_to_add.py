@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 from tests.analysis.synthetic import constant, summarise, write_experiment
+from tests.commands import program
 
 PACKAGE = Path(hindsight.__file__).parent
 ROOT = PACKAGE.parents[1]
@@ -67,9 +67,7 @@ def package(tmp_path):
 def ran(package: Path, *arguments: str) -> str:
     """What Python prints with these arguments, and that package."""
     environment = {**os.environ, "PYTHONPATH": str(package / "src"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
-    )
+    done = program(sys.executable, *arguments, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

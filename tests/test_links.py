@@ -3,21 +3,20 @@
 import itertools
 import json
 import re
-import subprocess
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from markdown_it import MarkdownIt
 
+from tests.commands import program
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb")]
 )
 PARSER = MarkdownIt("commonmark").enable("table")
-TRACKED = subprocess.run(
-    ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
-).stdout.split("\0")
+TRACKED = program("git", "ls-files", "-z", cwd=ROOT).stdout.split("\0")
 
 
 def markdown(page: Path) -> str:

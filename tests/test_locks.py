@@ -75,37 +75,6 @@ def test_a_lock_that_cannot_be_made(tmp_path):
         pytest.fail("held")
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_symbolic_link_is_refused_and_its_target_left_alone(tmp_path, there):
-    path, target = tmp_path / "cell.lock", tmp_path / "notes.txt"
-    path.symlink_to(target)
-    if there:
-        target.write_text("mine")
-    with pytest.raises(FileError, match=r"cell\.lock: cannot be written"), held(path, "the cell"):
-        pytest.fail("held")
-    assert (target.read_text() == "mine") if there else not target.exists()
-
-
-def test_two_folders_that_share_their_results_have_one_lock(tmp_path, monkeypatch):
-    shared, folders = tmp_path / "results", [tmp_path / "one", tmp_path / "two"]
-    shared.mkdir()
-    for folder in folders:
-        folder.mkdir()
-        (folder / "results").symlink_to(shared)
-    monkeypatch.chdir(folders[0])
-    head = {folder: folder / "results/.lock" for folder in folders}
-    with held(head[folders[0]], "the pipeline"):
-        monkeypatch.chdir(folders[1])
-        with (
-            pytest.raises(FileError, match="another process is at work there"),
-            held(head[folders[1]], "the pipeline"),
-        ):
-            pass
-    with held(head[folders[1]], "the pipeline"):
-        pass
-    assert not list(shared.iterdir())
-
-
 ENDS = """
 import os, sys, time
 from hindsight.io.interruption import PARENT, end_with_parent

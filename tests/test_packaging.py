@@ -1,6 +1,5 @@
 """The package as users get it: a wheel with all files, under its name on PyPI."""
 
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 import hindsight
+from tests.commands import program
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,15 +21,12 @@ def wheel(tmp_path_factory):
     """Built from what git tracks, by the build system that pyproject.toml names."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    tracked = subprocess.run(
-        ["git", "ls-files", "-z", "src", "pyproject.toml", "README.md", "LICENSE"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split("\0")  # fmt: skip
-    for name in filter(None, tracked):
+    listed = ("git", "ls-files", "-z", "src", "pyproject.toml", "README.md", "LICENSE")
+    for name in filter(None, program(*listed, cwd=ROOT).stdout.split("\0")):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((ROOT / name).read_bytes())
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", folder]
-    done = subprocess.run([*command, source], capture_output=True, text=True, check=False)
+    done = program(*command, source)
     assert done.returncode == 0, done.stderr
     (built,) = folder.glob("*.whl")
     return built
@@ -66,9 +63,7 @@ def test_training_needs_none_of_what_reports_need(tmp_path):
         "PPO('PointReach-v0', seeds=1, n_steps=50, batch_size=50).learn(50).film('p.gif'); "
         "sys.argv = ['hindsight', 'report', *'abcd']; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = program(sys.executable, "-c", code, cwd=tmp_path)
     assert (tmp_path / "p.gif").exists() and done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last == (
@@ -84,11 +79,8 @@ def test_installed_elsewhere_it_runs(wheel, tmp_path):
     (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps",
                "--no-index", "--quiet", wheel]  # fmt: skip
-    subprocess.run(install, check=True)
+    assert program(*install).returncode == 0
     others = [path for path in sys.path if path.endswith("site-packages")]
     (site / "others.pth").write_text("\n".join([sysconfig.get_path("purelib"), *others]) + "\n")
-    said = subprocess.run(
-        [tmp_path / "venv/bin/hindsight", "--version"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    said = program(tmp_path / "venv/bin/hindsight", "--version", cwd=tmp_path)
     assert said.stdout == f"hindsight {hindsight.__version__}\n"
