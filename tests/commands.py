@@ -30,7 +30,7 @@ _server.set_forkserver_preload(
 )
 
 
-def program(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def program(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, and what it tells."""
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
