@@ -21,7 +21,7 @@ import psutil
 from tests.configuration import environment_of
 from tests.curves import curves
 from tests.faults.lab import demand
-from tests.faults.trainer import cut
+from tests.faults.trainer import cut, flip
 
 ROOT = Path(__file__).parents[2]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
@@ -251,15 +251,11 @@ def the_disk_is_full(project: Project) -> str:
 
 def damage(project: Project, path: Path) -> str:
     """Of a derived file one bit is another, or it lies in the future."""
-    kind = project.rng.choice(["a high bit", "a bit", "future", "future"])
-    if kind == "future":
-        later = time.time() + project.rng.uniform(100, 1e6)
-        os.utime(path, (later, later))
-        return "a time in the future"
-    data = bytearray(path.read_bytes())
-    data[project.rng.randrange(len(data))] ^= 0x80 if kind == "a high bit" else 1
-    path.write_bytes(data)
-    return f"{kind} flipped"
+    if project.rng.random() < 0.5:
+        return flip(path, project.rng)
+    later = time.time() + project.rng.uniform(100, 1e6)
+    os.utime(path, (later, later))
+    return "a time in the future"
 
 
 def a_derived_file_is_damaged(project: Project, pattern: str) -> str:

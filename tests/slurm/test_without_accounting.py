@@ -3,6 +3,7 @@
 Without accounting, as on many a small cluster: only the queue tells what became of a job.
 """
 
+import os
 import re
 import signal
 import subprocess
@@ -51,29 +52,36 @@ SOME = {
 
 
 def jobs_that_end_early(make_project):
-    """Cancelled, preempted, too long, too large: each is tried again, and continues."""
-    project = make_project(arms(40, 41, 42, 43))
-    cancelled, preempted, long, large = cells = [project.cell(f"{n} epochs") for n in range(40, 44)]
+    """Cancelled, preempted, too long, killed, too large, or with a damaged checkpoint: each is
+    tried again, and continues if it can.
+    """
+    epochs = range(40, 46)
+    project = make_project(arms(*epochs))
+    cells = [project.cell(f"{n} epochs") for n in epochs]
+    cancelled, preempted, long, killed, damaged, large = cells
     # Enough for Snakemake and too little for a trainer, at first.
     memory = f"train:mem_mb=(300 if attempt < 2 and '{large}' in wildcards.cell else 900)"
     head = project.train(*cells, options=(*LONG, memory))
-    jobs = project.frozen(cancelled, preempted, long)
-    bash(f"scancel {jobs[cancelled]}")
+    jobs = project.frozen(*cells[:-1])
+    os.truncate(project.path(damaged, "checkpoints", ".pt"), 1000)
+    os.kill(*project.trainers(killed), signal.SIGKILL)
+    bash(f"scancel {jobs[cancelled]} {jobs[damaged]}")
     bash(f"scontrol requeue {jobs[preempted]}")
     # The shortest time there is: the next look at the limits finds that it is over.
     bash(f"scontrol update jobid={jobs[long]} timelimit=1")
     told = project.wait(head)
     ended = dict(row.split("|") for row in bash("squeue -h --states=all -o '%i|%T'").split())
-    for name in (cancelled, preempted, long):
+    for name in (cancelled, preempted, long, killed):
         assert "continued at" in project.log(name), name
+    assert "set aside" in project.log(damaged)
     assert ended[jobs[cancelled]] == "CANCELLED"
     assert ended[jobs[long]] == "TIMEOUT"
     # What SLURM puts back into its queue itself is no failure, and needs no other job.
     assert ended[jobs[preempted]] == "COMPLETED"
-    assert told.count("Trying to restart job") == 3
+    assert told.count("Trying to restart job") == 5
     # The cells are named, and why without cgroups a job is a mere failure.
     failed = told[: told.rindex("Trying to restart job")]
-    for name in (cancelled, long, large):
+    for name in (cancelled, long, killed, damaged, large):
         assert f"output: results/cells/{name}.parquet" in failed
     assert "exceeded memory limit" in failed
     return project
