@@ -1,11 +1,8 @@
 """The commands that a user types, without Snakemake."""
 
-import os
 import re
 import shutil
-import signal
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +15,7 @@ from hindsight.cli import _is_typed, app
 from hindsight.io.checksums import about
 from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
-from tests.commands import hindsight, program, started
+from tests.commands import hindsight, program
 
 SMALL = ["hidden=8", "--seeds", "2", "--steps", "4096", "prey=repel", "n_dims=2"]
 
@@ -171,21 +168,6 @@ def test_a_trained_cell_is_shown_and_retrained_only_on_request(trained, tmp_path
     assert anew.returncode == 0 and "already trained" not in anew.stdout
     assert "reused" not in about(curves)
     assert curves.stat().st_mtime_ns > first
-
-
-def test_an_interrupted_training_continues(tmp_path):
-    long = ["hidden=8", "--seeds", "2", "--steps", "40960", "n_dims=2"]
-    process = started("train", *long, cwd=tmp_path)
-    while not (files := list(tmp_path.rglob("progress/**/[!.]*.json"))) and process.runs:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGTERM)
-    assert process.finished().returncode == 128 + signal.SIGTERM
-    # A process that is killed while it writes its progress leaves such a file.
-    half = files[0].with_name(f".{files[0].stem}.x7.json")
-    half.touch()
-    told = hindsight("train", *long, cwd=tmp_path)
-    assert told.returncode == 0 and "continued at " in told.stderr
-    assert not half.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """The package as users get it: a wheel with all files, under its name on PyPI."""
 
 import sys
-import sysconfig
-import venv
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -70,17 +68,3 @@ def test_training_needs_none_of_what_reports_need(tmp_path):
         "error: figures and reports need the package jinja2: "
         "pip install jinja2 markdown-it-py seaborn"
     )
-
-
-def test_installed_elsewhere_it_runs(wheel, tmp_path):
-    """In a new environment, which also sees this one's other packages."""
-    venv.create(tmp_path / "venv", with_pip=False)
-    python = tmp_path / "venv/bin/python"
-    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps",
-               "--no-index", "--quiet", wheel]  # fmt: skip
-    assert program(*install).returncode == 0
-    others = [path for path in sys.path if path.endswith("site-packages")]
-    (site / "others.pth").write_text("\n".join([sysconfig.get_path("purelib"), *others]) + "\n")
-    said = program(tmp_path / "venv/bin/hindsight", "--version", cwd=tmp_path)
-    assert said.stdout == f"hindsight {hindsight.__version__}\n"

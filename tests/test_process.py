@@ -24,9 +24,8 @@ def test_without_standard_error_messages_go_to_standard_output(tmp_path):
     assert curves.read_bytes()[:4] == b"PAR1"
 
 
-@pytest.mark.parametrize("streams", ["<&-", "<&- 2>&- 1>&-"])
-def test_without_other_streams(tmp_path, streams):
-    closed = ["sh", "-c", f'exec "$0" "$@" {streams}', HINDSIGHT, *TRAIN]
+def test_without_any_stream(tmp_path):
+    closed = ["sh", "-c", 'exec "$0" "$@" <&- 2>&- 1>&-', HINDSIGHT, *TRAIN]
     assert program(*closed, cwd=tmp_path).returncode == 0
 
 

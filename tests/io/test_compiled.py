@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from filelock import FileLock
@@ -58,21 +57,17 @@ def started(
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
 def test_who_compiles_changes_no_bits_and_compiling_is_no_training_time(tmp_path: Path) -> None:
-    """Two processes fill the cache at once, a third loads from it; a fourth has no cache."""
+    """Two processes fill the cache at once, a third loads from it."""
     caches = tmp_path / "there"
     told = [process.communicate()[0].split() for process in (started(caches), started(caches))]
     files = {path: path.stat().st_mtime_ns for path in caches.rglob("*.nb*")}
     assert files
     told.append(started(caches).communicate()[0].split())
     assert {path: path.stat().st_mtime_ns for path in caches.rglob("*.nb*")} == files
-    (bits,) = {numbers for numbers, *_ in told}
+    assert len({bits for bits, *_ in told}) == 1
     clocks, took = zip(*(map(float, seconds) for _, *seconds in told), strict=True)
     assert max(took) > 1.0 and clocks[took.index(max(took))] < max(took) - 1.0
     assert clocks == pytest.approx([clocks[2]] * 3, abs=0.6)
-    (tmp_path / "file").touch()
-    without, *_ = started(tmp_path / "file").communicate()[0].split()
-    found, expected = (np.frombuffer(bytes.fromhex(x), np.float32) for x in (without, bits))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
@@ -97,6 +92,8 @@ print(moves[0].tobytes().hex(), seconds_compiling()[0], time.perf_counter() - be
     out, said = again.communicate()
     assert again.returncode == 0 and out.split()[0] == numbers
     assert said.count("cannot be used (") == 1 and "Traceback" not in said
+    (tmp_path / "file").touch()  # a folder that cannot be
+    assert started(tmp_path / "file", program).communicate()[0].split()[0] == numbers
 
 
 def test_a_cell_trains_to_the_same_numbers_without_numba_and_says_so(tmp_path: Path) -> None:

@@ -160,18 +160,6 @@ def test_a_level_can_be_narrowed():
     }
 
 
-@pytest.mark.parametrize(
-    ("listed", "keyed"),
-    [
-        ({"tasks": ["FetchReach"]}, {"tasks": {"FetchReach": {}}}),
-        ({"levels": {"weight_decay": [1e-2]}}, {"levels": {"weight_decay": {"1e-2": {}}}}),
-    ],
-)
-def test_a_list_is_a_mapping_to_whole_parts(listed, keyed):
-    by_name, by_key = (plan_of(select={"fetch": selection}) for selection in (listed, keyed))
-    assert by_name == by_key
-
-
 def test_a_part_may_have_more_seeds_than_the_papers_and_no_more_than_the_preset():
     def seeds(**more):
         select = {"learning_rate": {"seeds": 12}}
@@ -332,7 +320,7 @@ def test_every_preset_has_a_plan_and_can_be_given_on_snakemakes_command_line(pre
         document = json.loads(json.dumps(plan.document(experiment)))
         assert len(document["entries"]) == len(entries) > 0
     as_text = yaml.load(json.dumps(select), yaml.BaseLoader)
-    assert plan_of(preset=preset, select=as_text).cells == plan.cells
+    assert load(CONFIG, {"preset": preset, "select": as_text}).size == plan.config.size
 
 
 def test_no_selection_asks_for_more_steps_than_its_preset_has():
