@@ -1,20 +1,34 @@
-"""The pages name functions, commands and files that exist."""
+"""The pages name functions, commands and files that exist, their links lead somewhere, and the
+tutorial runs.
+"""
 
 import importlib
+import itertools
+import json
 import re
 import runpy
 import shlex
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import click
+import matplotlib.pyplot as plt
+import pytest
 import typer
+from markdown_it import MarkdownIt
+from matplotlib.figure import Figure
 
 from hindsight.cli import app
 from tests.commands import program
 from tests.wants import wants
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb")]
+)
+PARSER = MarkdownIt("commonmark").enable("table")
+TRACKED = program("git", "ls-files", "-z", cwd=ROOT).stdout.split("\0")
 LINK = re.compile(r"\[`([\w.]+)`\]\((\.\./src/[^)]+)\)")
 
 
@@ -140,3 +154,87 @@ def test_the_policies_of_the_film_ship():
     names = runpy.run_path(str(ROOT / "docs/side_by_side.py"))
     files = [ROOT / names["POLICIES"] / file for file, _ in names["SIDES"].values()]
     assert len(files) == 2 and all(file.exists() for file in files)
+
+
+def markdown(page: Path) -> str:
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".ipynb":
+        return text
+    cells = json.loads(text)["cells"]
+    return "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+
+
+def links(text: str) -> list[str]:
+    """The targets of its links and images, those of raw HTML too."""
+    found = re.findall(r'(?:src|href)="([^"]+)"', text)
+    for token in PARSER.parse(text):
+        for inside in token.children or ():
+            target = inside.attrGet("href") or inside.attrGet("src")
+            found += [str(target)] if target else []
+    return found
+
+
+def places(text: str) -> set[str]:
+    """A page's headings, as a forge names them."""
+    tokens = PARSER.parse(text)
+    named = [b.content for a, b in itertools.pairwise(tokens) if a.type == "heading_open"]
+    return {re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-") for name in named}
+
+
+def mistake(page: Path, target: str) -> str:
+    """What is wrong with a page's link; nothing if it leads somewhere."""
+    if re.match(r"(https?|mailto):", target):
+        return ""
+    path, _, place = target.partition("#")
+    file = (page.parent / unquote(path)).resolve() if path else page
+    if not file.is_relative_to(ROOT) or not file.exists():
+        return f"{target}: there is no such file"
+    if TRACKED != [""] and file.is_file() and str(file.relative_to(ROOT)) not in TRACKED:
+        return f"{target}: is not tracked"
+    if place and file.suffix == ".md" and place not in places(markdown(file)):
+        return f"{target}: has no such heading"
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    found = [mistake(page, target) for target in links(markdown(page))]
+    assert not [words for words in found if words]
+
+
+def test_of_the_derived_pictures_those_are_tracked_that_the_pages_show():
+    """All others are drawn by `make figures`, and shown by the page and the site."""
+    if TRACKED == [""]:
+        pytest.skip("this is no checkout of git")
+    shown = set()
+    for page in PAGES:
+        for target in links(markdown(page)):
+            path = (page.parent / target.partition("#")[0]).resolve()
+            if path.is_relative_to(ROOT / "figures"):
+                shown.add(str(path.relative_to(ROOT)))
+    assert {name for name in TRACKED if name.startswith("figures/")} == shown
+
+
+NOTEBOOK = json.loads((ROOT / "docs/tutorial.ipynb").read_text(encoding="utf-8"))
+CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+
+
+def test_the_cells_of_the_tutorial_run_in_one_go(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plt.switch_backend("agg")
+    source = "\n".join("".join(cell["source"]) for cell in CODE)
+    assert source.count("STEPS = 40_000") == 1
+    names: dict = {}
+    exec(compile(source.replace("40_000", "4096"), "docs/tutorial.ipynb", "exec"), names)
+    assert isinstance(names["figure"], Figure)
+    # Both arms and their medians, of four seeds.
+    assert len(names["figure"].axes[0].lines) == 2 * (4 + 1)
+    assert names["plain"].num_timesteps == names["hindsight"].num_timesteps == 4096
+    plt.close(names["figure"])
+
+
+def test_the_tutorial_was_saved_after_a_run_in_order():
+    assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
+    for cell in CODE:
+        kinds = {output["output_type"] for output in cell["outputs"]}
+        assert kinds and "error" not in kinds, cell["source"]

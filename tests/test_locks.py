@@ -1,8 +1,11 @@
-"""Locks: held by another process, left behind by a killed one, and on odd file systems."""
+"""Locks: held by another process, left behind by a killed one, and on odd file systems; and
+requests to stop: once, twice at once, and again later.
+"""
 
 import errno
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +13,7 @@ import time
 import pytest
 
 from hindsight.io.files import FileError
+from hindsight.io.interruption import ECHO_SECONDS, noticed
 from hindsight.io.locks import held
 from tests.envs.test_goal_environments import gone
 
@@ -73,6 +77,20 @@ def test_a_lock_that_cannot_be_made(tmp_path):
     path = tmp_path / "file" / "cell.lock"
     with pytest.raises(FileError, match=r"cell\.lock: cannot be written"), held(path, "the cell"):
         pytest.fail("held")
+
+
+def test_two_signals_at_once_are_one_request():
+    with noticed() as notice:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert notice.signal == signal.SIGTERM
+
+
+def test_a_later_second_signal_interrupts():
+    with pytest.raises(KeyboardInterrupt), noticed():
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(ECHO_SECONDS + 0.1)
+        signal.raise_signal(signal.SIGTERM)
 
 
 ENDS = """

@@ -12,7 +12,6 @@ import psutil
 import pytest
 import yaml
 
-from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
@@ -65,22 +64,15 @@ class Project:
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         self.heads = []
 
-    def plan(self):
-        return Plan.of(load(self.folder / "config.yaml"))
-
     def cells(self):
         """Specifications, by what their cells' files are called."""
-        plan = self.plan()
+        plan = Plan.of(load(self.folder / "config.yaml"))
         return {plan.file_of(name): spec for name, spec in plan.cells.items()}
 
-    def cell(self, arm):
-        """What the files of the only cell of an arm are called."""
-        (name,) = {
-            file_name(entry.spec)
-            for entries in self.plan().experiments.values()
-            for entry, _ in entries
-            if entry.arm == arm
-        }
+    def cell(self, n_epochs):
+        """What the files of the only cell with so many epochs are called."""
+        cells = self.cells().items()
+        (name,) = (name for name, spec in cells if spec.algorithm.n_epochs == n_epochs)
         return name
 
     def path(self, name, kind="cells", ending=".parquet"):
@@ -175,7 +167,7 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def make_project(tmp_path_factory):
+def make_project(slurm, tmp_path_factory):
     """Projects whose commands and jobs end with the module's tests."""
     made = []
 
@@ -186,6 +178,14 @@ def make_project(tmp_path_factory):
     yield make
     for project in made:
         project.end()
+
+
+@pytest.fixture(scope="module")
+def slurm(request):
+    """SLURM, as the module wants it."""
+    started(request.module.ACCOUNTING)
+    yield
+    subprocess.run([HERE / "stop.sh"], check=True)
 
 
 @pytest.fixture(scope="session")

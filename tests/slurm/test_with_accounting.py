@@ -1,12 +1,11 @@
 """The same where SLURM keeps accounts, of which Snakemake asks what became of a job."""
 
-import subprocess
-
 import pytest
 
-from .conftest import HERE, assert_same_as_local, bash, smoke, started
+from .conftest import assert_same_as_local, bash, smoke
 
 pytestmark = pytest.mark.slurm
+ACCOUNTING = True
 
 FEW = {
     "learning_rate": {
@@ -16,13 +15,6 @@ FEW = {
         "levels": {"learning_rate": [3e-3]},
     }
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def slurm():
-    started(accounting=True)
-    yield
-    subprocess.run([HERE / "stop.sh"], check=True)
 
 
 def test_part_of_the_smoke_preset(make_project, local):

@@ -12,19 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from .conftest import HERE, PROFILE, QUICK, assert_same_as_local, bash, smoke, started, until
+from .conftest import PROFILE, QUICK, assert_same_as_local, bash, smoke, until
 
 pytestmark = pytest.mark.slurm
+ACCOUNTING = False
 
 # Minutes that do for a machine with much else to do.
 LONG = ("--set-resources", "train:runtime=30")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def slurm():
-    started(accounting=False)
-    yield
-    subprocess.run([HERE / "stop.sh"], check=True)
 
 
 def arms(*n_epochs, steps=256_000, preys=("static",), device="cpu"):
@@ -57,7 +51,7 @@ def jobs_that_end_early(make_project):
     """
     epochs = range(40, 46)
     project = make_project(arms(*epochs))
-    cells = [project.cell(f"{n} epochs") for n in epochs]
+    cells = [project.cell(n) for n in epochs]
     cancelled, preempted, long, killed, damaged, large = cells
     # Enough for Snakemake and too little for a trainer, at first.
     memory = f"train:mem_mb=(300 if attempt < 2 and '{large}' in wildcards.cell else 900)"
@@ -92,7 +86,7 @@ def a_killed_head(make_project):
     trained twice at a time, none from its start.
     """
     project = make_project(arms(40, 41))
-    cells = [project.cell("40 epochs"), project.cell("41 epochs")]
+    cells = [project.cell(40), project.cell(41)]
     head = project.train(*cells, options=LONG)
     project.frozen(*cells)
     head.send_signal(signal.SIGKILL)
@@ -183,7 +177,7 @@ def test_the_node_daemon_is_killed(stories, make_project, local):
     for story in stories.values():
         story.exception()  # the node is theirs, too
     project = make_project(arms(40))
-    name = project.cell("40 epochs")
+    name = project.cell(40)
     head = project.train(name, options=LONG)
     project.frozen(name)
     bash("kill -9 $(cat /var/lib/hindsight-slurm/run/slurmd.pid)")
