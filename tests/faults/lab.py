@@ -22,26 +22,25 @@ from hindsight import cli
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from tests.permissions import heed_permissions
+from tests.training import small
 
 FORK = multiprocessing.get_context("fork")
-OFTEN = {"learning_starts": 16, "train_freq": 8, "batch_size": 16, "log_interval": 64}
-SIZE = {"seeds": 2, "evaluation": {"points": 2, "episodes": 5}}
 SPECS = {
-    "ppo": SIZE
-    | {
-        "algorithm": {"hidden": [8, 8], "n_steps": 64, "n_epochs": 1},
-        "hindsight": {"strategy": "final"},
-        "environment": {"n_dims": 2, "prey": "random"},
-        "steps": 64 * 12,
-    },
-    "dqn": SIZE
-    | {
-        "environment": {"id": "BitFlipping-v0", "n_bits": 4},
-        "algorithm": {"name": "dqn", "hidden": [8], **OFTEN},
-        "replay": {"strategy": "future"},
-        "steps": 64 * 8,
-    },
-}
+    "ppo": small.SPEC,
+    "dqn": CellSpec.model_validate(
+        {
+            "environment": {"id": "BitFlipping-v0", "n_bits": 4},
+            "algorithm": {
+                "name": "dqn", "hidden": [8], "learning_starts": 16, "train_freq": 8,
+                "batch_size": 16, "log_interval": 64,
+            },
+            "replay": {"strategy": "future"},
+            "seeds": 2,
+            "steps": 64 * 8,
+            "evaluation": {"points": 2, "episodes": 5},
+        }
+    ),
+}  # fmt: skip
 
 
 class Survived(AssertionError):
@@ -64,7 +63,7 @@ class Lab:
 
     @property
     def spec(self) -> CellSpec:
-        return CellSpec.model_validate(SPECS[self.name])
+        return SPECS[self.name]
 
     @property
     def root(self) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,19 +17,8 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"
 
 
-@cache
-def plan_of_preset(preset):
-    return Plan.of(load(CONFIG, {"preset": preset}))
-
-
 def plan_of(**overrides):
-    if overrides.keys() == {"preset"} and overrides["preset"] in preset_names():
-        return plan_of_preset(**overrides)
     return Plan.of(load(CONFIG, overrides))
-
-
-def preset_names():
-    return list(configuration.values()["presets"])
 
 
 def test_the_paper_preset_is_the_papers_grid():
@@ -56,6 +44,7 @@ def test_the_paper_preset_is_the_papers_grid():
     assert sizes == {((512, 512, 512), 1_000_000)}
     # 100 points on an off-policy curve
     assert {s.algorithm.iteration_steps for s in of_the_papers if s.replay is not None} == {10_000}
+    assert left_out(plan) == []
 
 
 def test_the_grids_of_the_papers_figures_are_whole_whatever_the_preset_is():
@@ -199,7 +188,6 @@ def test_what_select_leaves_out_is_reported():
     ]
     (task,) = lines[2:]
     assert task.startswith("  moving_goals: ") and "tasks PointReach without FetchReach, " in task
-    assert left_out(plan_of(preset="paper")) == []
 
 
 def test_conda_and_lock_pin_the_same():
@@ -215,7 +203,7 @@ def test_conda_and_lock_pin_the_same():
         assert len(robots) == 2 and all(pin in text for pin in robots), told
 
 
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", configuration.values()["presets"])
 def test_every_preset_has_a_plan_and_can_be_given_on_snakemakes_command_line(preset):
     """Snakemake reads nested values as text, numbers too."""
     plan, select = plan_of(preset=preset), configuration.values()["presets"][preset]["select"]
