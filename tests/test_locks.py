@@ -15,7 +15,6 @@ import pytest
 from hindsight.io.files import FileError
 from hindsight.io.interruption import ECHO_SECONDS, noticed
 from hindsight.io.locks import held
-from tests.envs.test_goal_environments import gone
 
 HOLDER = """
 import sys, time
@@ -91,26 +90,3 @@ def test_a_later_second_signal_interrupts():
         signal.raise_signal(signal.SIGTERM)
         time.sleep(ECHO_SECONDS + 0.1)
         signal.raise_signal(signal.SIGTERM)
-
-
-ENDS = """
-import os, sys, time
-from hindsight.io.interruption import PARENT, end_with_parent
-child = os.fork()
-if child:
-    print(child, flush=True)
-    time.sleep(60)
-os.environ[PARENT] = str(os.getppid())
-end_with_parent()
-time.sleep(60)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
-def test_a_process_ends_with_the_one_that_started_it():
-    process = subprocess.Popen([sys.executable, "-c", ENDS], stdout=subprocess.PIPE, text=True)
-    child = int(process.stdout.readline())
-    time.sleep(0.2)
-    process.kill()
-    process.wait()
-    assert gone([child])
