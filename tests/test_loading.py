@@ -14,7 +14,7 @@ from hindsight.io.files import FileError
 from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import parse
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import read_spec
 from hindsight.specs.plan import spec_path
 from hindsight.training.files import save
@@ -170,6 +170,8 @@ def test_keyword_arguments_of_a_robot_open_no_files(kwargs, words, tmp_path):
     with pytest.raises(FileError, match=words) as caught:
         read_spec(written(tmp_path, "FetchReach-v4", kwargs))
     assert "\n" not in str(caught.value)
+    with pytest.raises(SpecError, match=words):
+        validated(CellSpec, specification("FetchReach-v4", kwargs))
 
 
 def test_keyword_arguments_may_be_words_and_numbers(tmp_path):
