@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ BLOCKS = dict(re.findall(r"^```(?:python|yaml)\n# (src/\S+)\n(.*?)^```", PAGE, r
 SMALL = {"seeds": 2, "steps": 256, "evaluation": {"points": 1, "episodes": 2}}
 PPO = {"n_steps": 64, "hidden": [8], "batch_size": 32}
 OFF_POLICY = {"hidden": [8], "log_interval": 64, "learning_starts": 20, "batch_size": 16}
-#: Prints fingerprints of cells, and trains others for two iterations.
+#: Trains cells for two iterations, and prints fingerprints of others.
 PROGRAM = """
 import json, sys
 from hindsight.specs.cell import CellSpec
@@ -64,18 +65,20 @@ def package(tmp_path):
     return tmp_path
 
 
-def ran(package: Path, *arguments: str) -> str:
-    """What Python prints with these arguments, and that package."""
+def ran(package: Path, code: str, *arguments: str) -> str:
+    """What code prints with these arguments, and that package."""
     environment = {**os.environ, "PYTHONPATH": str(package / "src"), "OMP_NUM_THREADS": "1"}
-    done = program(sys.executable, *arguments, env=environment)
+    done = program(sys.executable, "-c", code, *arguments, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def trained(package: Path, *cells: object) -> list[dict[str, list[float]]]:
-    """The last columns of trainings; no other cell is stale."""
-    codes, found = json.loads(ran(package, "-c", PROGRAM, json.dumps([OTHERS, cells])))
-    assert codes == [code_of(CellSpec.model_validate(cell)) for cell in OTHERS]
+def trained(
+    package: Path, *cells: object, others: Sequence[object] = OTHERS, then: str = ""
+) -> list[dict[str, list[float]]]:
+    """The last columns of trainings, after which more code is run; no other cell is stale."""
+    codes, found = json.loads(ran(package, PROGRAM + then, json.dumps([others, cells])))
+    assert codes == [code_of(CellSpec.model_validate(cell)) for cell in others]
     return found
 
 
@@ -100,12 +103,7 @@ def test_an_environment(package):
         {**where, "algorithm": PPO, "hindsight": her},
         {**where, "algorithm": PPO, "hindsight": meher},
         {**where, "algorithm": {"name": "sac", **OFF_POLICY}, "replay": her},
-    )
-    assert 0 < columns["relabelled_share"][0] < 1
-    ran(
-        package,
-        "-c",
-        "import warnings; warnings.simplefilter('error')\n"
+        then="import warnings; warnings.simplefilter('error')\n"
         "import gymnasium, hindsight.envs\n"
         "from gymnasium.utils.env_checker import check_env\n"
         "env = gymnasium.make('Line-v0', width=3.0)\n"
@@ -114,6 +112,7 @@ def test_an_environment(package):
         "obs, reward, terminated, *_ = env.step([0.25])\n"
         "assert (obs['observation'], reward, terminated) == ([1.25], 0.0, True)\n",
     )
+    assert 0 < columns["relabelled_share"][0] < 1
 
 
 def test_a_prey(package):
@@ -125,14 +124,12 @@ def test_a_prey(package):
     line = BLOCKS["src/hindsight/specs/environments/predator_prey.py"]
     text = re.sub(r"^PREYS = .*\n", line, names.read_text(encoding="utf-8"), flags=re.M)
     names.write_text(text, encoding="utf-8")
+    planned = Plan.of(load(ROOT / "config.yaml", {"preset": "large"}))
+    (package / "planned.txt").write_text("\n".join(planned.cells))
     columns, *_ = trained(
-        package, {**SMALL, "environment": {"prey": "to_and_fro"}, "algorithm": PPO, "hindsight": {}}
-    )
-    assert 0 < columns["relabelled_share"][0] < 1
-    told = ran(
         package,
-        "-c",
-        "import gymnasium, numpy as np, hindsight.envs, hindsight.figures.names as names\n"
+        {**SMALL, "environment": {"prey": "to_and_fro"}, "algorithm": PPO, "hindsight": {}},
+        then="import gymnasium, numpy as np, hindsight.envs, hindsight.figures.names as names\n"
         "env = gymnasium.make('PredatorPrey-v0', prey='to_and_fro', grid_size=1000.0)\n"
         "obs, _ = env.reset(seed=0)\n"
         "moved = []\n"
@@ -149,10 +146,10 @@ def test_a_prey(package):
         "from hindsight.specs.config import load\n"
         "from hindsight.specs.plan import Plan\n"
         f"config = load(Path({str(ROOT / 'config.yaml')!r}), {{'preset': 'large'}})\n"
-        "print(*sorted(Plan.of(config).cells))\n",
+        f"planned = Path({str(package / 'planned.txt')!r}).read_text().splitlines()\n"
+        "assert list(Plan.of(config).cells) == planned\n",
     )
-    planned = Plan.of(load(ROOT / "config.yaml", {"preset": "large"}))
-    assert told.split() == sorted(planned.cells)
+    assert 0 < columns["relabelled_share"][0] < 1
 
 
 def test_a_strategy(package):
@@ -169,18 +166,19 @@ def test_a_strategy(package):
     on_policy = [{**SMALL, "algorithm": PPO, "hindsight": her} for her in hers]
     sac = {"name": "sac", **OFF_POLICY}
     off_policy = [{**SMALL, "algorithm": sac, "replay": her} for her in hers]
-    _, found = json.loads(ran(package, "-c", PROGRAM, json.dumps([[], [*on_policy, *off_policy]])))
-    assert all(columns["relabelled_share"][0] > 0 for columns in found[:2])
-    ran(
+    found = trained(
         package,
-        "-c",
-        "import numpy as np, torch\n"
+        *on_policy,
+        *off_policy,
+        others=[],
+        then="import numpy as np, torch\n"
         "from hindsight.relabel.goals import STRATEGIES, drawn\n"
         "for of in (np.array, torch.tensor):\n"
         "    step, left = of([3, 3]), of([9, 2])\n"
         "    soon = STRATEGIES['soon'](step, of([1, 1]), left)\n"
         "    assert [drawn(soon, of([u, u])).tolist() for u in (0.0, 0.9)] == [[3, 3], [6, 4]]\n",
     )
+    assert all(columns["relabelled_share"][0] > 0 for columns in found[:2])
 
 
 def test_an_on_policy_algorithm(package):
@@ -252,7 +250,7 @@ def test_a_claim(package, tmp_path):
     text = text.replace("MEASURES: Mapping", f"{block}\n\nMEASURES: Mapping")
     text = text.replace("        highest, first,", "        ends_at_its_best, highest, first,")
     functions.write_text(text, encoding="utf-8")
-    after = json.loads(ran(package, "-c", JUDGE, where))
+    after = json.loads(ran(package, JUDGE, where))
     p9, p10 = after.pop("P9"), after.pop("P10")
     assert {name: row["verdict"] for name, row in after.items()} == before
     # Success is as given in every step of every run; six of twelve conditions are there.

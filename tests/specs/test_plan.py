@@ -86,9 +86,7 @@ SAC = {"SAC": {"algorithm": "sac"}}
     ("experiment", "named"),
     [
         ({"arms": HER | PPO, "vary": {"s_ratio": [0.1]}}, ["mine, PPO,", "'s_ratio' needs hinds"]),
-        ({"arms": {"PPO": {"keys": {"then": "meher"}}}}, ["'then' needs hindsight"]),
         ({"arms": HER, "vary": {"s_ratio": [0.1, 1.2]}}, ["mine, PPO-HER", "s_ratio", "1.2"]),
-        ({"arms": {"x": {"her": "final", "keys": {"then": "meher"}}}}, ["mine, x", "s_ratio"]),
         ({"arms": HER, "keys": {"until_succes": 0.4}}, ["did you mean 'until_success'?"]),
         (
             {"arms": HER, "keys": {"fidelity": "described"}},
