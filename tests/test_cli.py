@@ -13,8 +13,10 @@ import yaml
 
 from hindsight.cli import _is_typed, app
 from hindsight.io.checksums import about
+from hindsight.io.files import FileError
 from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
+from hindsight.training.watch import animate
 from tests.commands import hindsight, program
 
 SMALL = ["hidden=8", "--seeds", "2", "--steps", "4096", "prey=repel", "n_dims=2"]
@@ -45,11 +47,9 @@ def test_evaluate_prints_return_and_success(trained):
     assert all(line.endswith("length 6.0") for line in short[:2])
 
 
-def test_a_film_in_another_format_is_refused(trained):
-    (policy,) = (trained / "results/policies").rglob("*.pt")
-    result = hindsight("watch", str(policy), "a.avi", cwd=trained)
-    assert result.returncode == 1
-    assert result.stderr.endswith("/a.avi: an animation must be a .gif or .mp4 file\n")
+def test_a_film_in_another_format_is_refused():
+    with pytest.raises(FileError, match=r"^a\.avi: an animation must be a \.gif or \.mp4 file$"):
+        animate([], Path("a.avi"))
 
 
 @pytest.mark.parametrize(
