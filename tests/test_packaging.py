@@ -58,7 +58,8 @@ def test_training_needs_none_of_what_reports_need(tmp_path):
     code = (
         "import sys; sys.modules.update({'jinja2': None, 'seaborn': None}); "
         "from hindsight import PPO; from hindsight.cli import main; "
-        "PPO('PointReach-v0', seeds=1, n_steps=50, batch_size=50).learn(50).film('p.gif', episodes=1); "
+        "model = PPO('PointReach-v0', seeds=1, n_steps=50, batch_size=50); "
+        "model.learn(50).film('p.gif', episodes=1); "
         "sys.argv = ['hindsight', 'report', *'abcd']; main()"
     )
     done = program(sys.executable, "-c", code, cwd=tmp_path)
