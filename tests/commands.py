@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
@@ -27,6 +28,11 @@ _server.set_forkserver_preload(
         "snakemake.cli",
     ]
 )
+
+
+def program(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, and what it tells."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 def hindsight(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -22,7 +22,8 @@ def values(root: Path = ROOT) -> dict[str, Any]:
 
 
 def copy_project(folder: Path, *more: str) -> None:
-    """Copy what a pipeline runs with, and more parts, into a folder."""
+    """Copy what a pipeline runs with, and more parts, into a folder that may be there already."""
+    folder.mkdir(parents=True, exist_ok=True)
     for part in (*PARTS, *more):
         if (ROOT / part).is_dir():
             # What is compiled goes with it, but for what is just being written.

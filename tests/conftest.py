@@ -1,7 +1,6 @@
 """What every test is given."""
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +8,8 @@ import pytest
 import torch
 from filelock import FileLock
 
+from tests.commands import program
 from tests.configuration import copy_project, environment_of
-from tests.wants import WANTS
 
 #: What takes longest, by file.  It is begun first: `make test` gives a file to one process, and no
 #: process is to be alone with a long one at the end.
@@ -58,16 +57,13 @@ def published_project(tmp_path_factory):
 
 
 def _draw_published(folder: Path) -> str:
-    folder.mkdir()
     copy_project(folder, "results/published")
     blocked = folder / "blocked"
     blocked.mkdir()
     (blocked / "torch.py").write_text("raise ImportError('torch was imported')\n")
     environment = environment_of(folder, blocked)
     command = ["hindsight", "replicate", "--cores", "2", "--published"]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    done = program(*command, cwd=folder, env=environment)
     return f"{done.returncode}\n{done.stdout}{done.stderr}"
 
 
@@ -76,13 +72,3 @@ def denormal_numbers():
     """Training flushes them to zero, in its own process: here the next test wants them back."""
     yield
     torch.set_flush_denormal(False)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line of what was left out for want of something, and what to install."""
-    said = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
-    found = [text.removeprefix("Skipped: ") for text in said]
-    lacking = sorted({text.removeprefix(WANTS) for text in found if text.startswith(WANTS)})
-    if lacking:
-        count = sum(text.startswith(WANTS) for text in found)
-        terminalreporter.write_line(f"{count} left out for want of {'; '.join(lacking)}")

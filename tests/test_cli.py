@@ -1,12 +1,8 @@
 """The commands that a user types, without Snakemake."""
 
-import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,42 +13,23 @@ import yaml
 
 from hindsight.cli import _is_typed, app
 from hindsight.io.checksums import about
+from hindsight.io.files import FileError
 from hindsight.library.train import spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
-from tests.commands import hindsight, started
+from hindsight.training.watch import animate
+from tests.commands import hindsight, program
 
-HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 SMALL = ["hidden=8", "--seeds", "2", "--steps", "4096", "prey=repel", "n_dims=2"]
-
-
-def program(*arguments, cwd, **options):
-    """The program as it is installed; `hindsight` starts faster."""
-    return subprocess.run(
-        [HINDSIGHT, *arguments], cwd=cwd, capture_output=True, text=True, check=False, **options
-    )
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    result = program("train", "--her", "final", *SMALL, cwd=folder)
+    installed = str(Path(sys.executable).parent / "hindsight")
+    result = program(installed, "train", "--her", "final", *SMALL, cwd=folder)
     assert result.returncode == 0, result.stderr
     (folder / "told.txt").write_text(result.stdout)
     return folder
-
-
-def test_train_writes_curves(trained):
-    (path,) = (trained / "results/cells").rglob("*.parquet")
-    assert "random-repel-n2" in str(path)
-    assert pd.read_parquet(path).seed.nunique() == 2
-    assert not list((trained / "results/progress").rglob("*.json"))
-
-
-def test_watch_writes_an_animation(trained):
-    (policy,) = (trained / "results/policies").rglob("*.pt")
-    result = hindsight("watch", str(policy), "film.gif", "--episodes", "1", cwd=trained)
-    assert result.returncode == 0, result.stderr
-    assert (trained / "film.gif").read_bytes().startswith(b"GIF89a")
 
 
 def test_evaluate_prints_return_and_success(trained):
@@ -68,6 +45,11 @@ def test_evaluate_prints_return_and_success(trained):
     assert one == both[1:2]
     assert all(line.endswith("length 21.0") for line in both[:2])
     assert all(line.endswith("length 6.0") for line in short[:2])
+
+
+def test_a_film_in_another_format_is_refused():
+    with pytest.raises(FileError, match=r"^a\.avi: an animation must be a \.gif or \.mp4 file$"):
+        animate([], Path("a.avi"))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +69,6 @@ def test_evaluate_prints_return_and_success(trained):
         ("train prey=static prey=repel", "prey is given twice"),
         ("train --her final strategy=future", "strategy is not a key here; use --her"),
         ("plan", "there is no config.yaml here: the replication runs in a clone"),
-        ("replicate", "there is no config.yaml here: the replication runs in a clone"),
         ("cell none.json", "none.json"),
     ],
 )  # fmt: skip
@@ -110,12 +91,6 @@ def spec_from(*words):
 def test_fidelity_is_taken_where_it_makes_a_difference(words):
     released, described = (spec_from(*words, f"fidelity={f}") for f in ("released", "described"))
     assert released != described == spec_from(*words)
-
-
-def test_a_key_of_the_configuration_is_given_once():
-    given = ["plan", "-c", "seeds=2", "-c", "seeds=4"]
-    result = hindsight(*given, cwd=Path(__file__).parents[1])
-    assert result.stderr == "error: --config seeds is given twice\n"
 
 
 def test_what_trains_otherwise_than_typed_is_reported():
@@ -146,7 +121,9 @@ def test_train_prints_what_will_come_and_what_came_out(trained):
         told[0],
     )
     assert str(curves.relative_to(trained)) in told[1] and "checkpoints/" in told[1]
+    assert "random-repel-n2" in str(curves) and not list(trained.rglob("progress/**/*.json"))
     table = pd.read_parquet(curves)
+    assert table.seed.nunique() == 2
     last = table[table.phase == "evaluation"].groupby("seed").tail(1)
     ends = dict(
         line.split(None, 1) for line in told[2:] if not line.startswith((" ", "final", "t"))
@@ -191,31 +168,6 @@ def test_a_trained_cell_is_shown_and_retrained_only_on_request(trained, tmp_path
     assert anew.returncode == 0 and "already trained" not in anew.stdout
     assert "reused" not in about(curves)
     assert curves.stat().st_mtime_ns > first
-
-
-def test_an_interrupted_training_continues(tmp_path):
-    long = ["hidden=8", "--seeds", "2", "--steps", "40960", "n_dims=2"]
-    process = started("train", *long, cwd=tmp_path)
-    while not (files := list(tmp_path.rglob("progress/**/[!.]*.json"))) and process.runs:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGTERM)
-    assert process.finished().returncode == 128 + signal.SIGTERM
-    # A process that is killed while it writes its progress leaves such a file.
-    half = files[0].with_name(f".{files[0].stem}.x7.json")
-    half.touch()
-    told = hindsight("train", *long, cwd=tmp_path)
-    assert told.returncode == 0 and "continued at " in told.stderr
-    assert not half.exists()
-
-
-def test_a_damaged_policy_a_missing_run_and_another_format(tmp_path, trained):
-    (policy,) = (trained / "results/policies").rglob("*.pt")
-    (tmp_path / "cut.pt").write_bytes(policy.read_bytes()[:1000])
-    good = str(policy)
-    for arguments in (["cut.pt", "a.gif"], [good, "a.avi"], [good, "a.gif", "--run=9"]):
-        result = hindsight("watch", *arguments, cwd=tmp_path)
-        assert result.returncode == 1
-        assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: ")
 
 
 @pytest.mark.parametrize(

@@ -26,18 +26,6 @@ def test_a_failed_write_leaves_only_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_appears_once_it_is_whole(tmp_path):
-    path = tmp_path / "new" / "table.csv"
-
-    def writes(part: Path) -> None:
-        part.write_text("all of it")
-        assert not path.exists() and part.suffix == path.suffix
-
-    write_whole(path, writes)
-    assert path.read_text() == "all of it"
-    assert [p.name for p in path.parent.iterdir()] == ["table.csv"]
-
-
 def test_a_pipe_or_a_device_is_not_replaced(tmp_path):
     os.mkfifo(pipe := tmp_path / "pipe")
     with pytest.raises(FileError, match="pipe: is not a regular file"):

@@ -29,7 +29,7 @@ from hindsight.io.checksums import (
 from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import read_spec
-from hindsight.training.files import load, save, write_curves
+from hindsight.training.files import load, save
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import PolicyFile, read_policy
 from tests.analysis.synthetic import write_cell
@@ -61,7 +61,6 @@ def values(**changes: Any) -> dict[str, Any]:
         ({"algorithm__hidden": [10**18]}, "hidden.0: 1000000000000000000 is not allowed"),
         ({"algorithm__hidden": [10_000] * 20}, "a network of 1,9.* weights is larger"),
         ({"algorithm__hidden": [4] * 10_000}, "at most 100 items"),
-        ({"steps": 10**12}, "steps: 1000000000000 is not allowed"),
         ({"steps": 10**400}, "steps: 1000.* is not allowed"),
         ({"environment__n_dims": 10**6}, "environment.n_dims: 1000000 is not allowed"),
         ({"algorithm__learning_rate": float("nan")}, "learning_rate: nan is not allowed"),
@@ -122,15 +121,6 @@ def test_the_policy_of_a_diverged_run(tmp_path):
     assert len(read_policy(path, 0)[1]) == n_parameters(spec)
     with pytest.raises(FileError, match="run 1 diverged in training"):
         read_policy(path, 1)
-
-
-@pytest.mark.parametrize("name", ["ppo", "sac", "td3", "ddpg", "dqn"])
-def test_the_length_of_a_row_is_known_beforehand(name):
-    where = {"id": "BitFlipping-v0" if name == "dqn" else "PointReach-v0"}
-    spec = CellSpec.model_validate(
-        {"environment": where, "algorithm": {"name": name, "hidden": (4, 3)}}
-    )
-    assert n_parameters(spec) == len(initial_row(spec))
 
 
 # --- archives -------------------------------------------------------------------------------------
@@ -205,16 +195,6 @@ VALUES = {
     "seed": np.array([0, 1, 1], dtype=np.int32),
     "return_mean": np.array([0.5, np.nan, -0.0], dtype=np.float32),
 }
-
-
-def test_what_was_written_is_whole_when_read(tmp_path):
-    path = tmp_path / "cell.parquet"
-    write_curves(path, pa.table(VALUES), {"seconds": 1.5})
-    table = pq.read_table(path)
-    assert is_whole(table) and table.schema.remove_metadata() == pa.table(VALUES).schema
-    assert table["return_mean"].to_numpy().tobytes() == VALUES["return_mean"].tobytes()
-    assert about(path) == {"seconds": 1.5}
-    assert not is_whole(pa.table(VALUES))  # it has no checksum
 
 
 @pytest.mark.parametrize(

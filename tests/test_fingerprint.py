@@ -44,9 +44,26 @@ def codes() -> dict[str, str]:
     return {name: code_of(spec) for name, spec in CELLS.items()}
 
 
+def stages() -> dict[str, str]:
+    """The fingerprints of the pipeline's stages."""
+    module.forget()
+    return {stage: module.of_stage(stage) for stage in module.STAGES}
+
+
 def changed(before: dict[str, str]) -> set[str]:
     """Cells that are stale by now."""
     return {name for name, code in codes().items() if code != before[name]}
+
+
+@pytest.fixture(scope="module")
+def before():
+    """The cells' fingerprints before any edit."""
+    return codes()
+
+
+@pytest.fixture(scope="module")
+def stages_before():
+    return stages()
 
 
 def edit(path: Path, change: Callable[[str], str]) -> None:
@@ -60,12 +77,11 @@ def replace(path: Path, old: str, new: str) -> None:
     edit(path, lambda text: text.replace(old, new))
 
 
-def test_algorithms_and_environments_have_fingerprints_of_twelve_digits():
-    found = codes()
-    assert all(re.fullmatch("[0-9a-f]{12}", code) for code in found.values())
+def test_algorithms_and_environments_have_fingerprints_of_twelve_digits(before):
+    assert all(re.fullmatch("[0-9a-f]{12}", code) for code in before.values())
     # With and without hindsight the same code runs.
-    assert found["ppo"] == found["ppo-her"]
-    assert len(set(found.values())) == len(found) - 1
+    assert before["ppo"] == before["ppo-her"]
+    assert len(set(before.values())) == len(before) - 1
 
 
 @pytest.mark.parametrize(
@@ -83,16 +99,11 @@ def test_algorithms_and_environments_have_fingerprints_of_twelve_digits():
         ("nn/adam.py", "import torch\n", "import torch\n\ntorch.manual_seed(7)\n", set(CELLS)),
     ],
 )  # fmt: skip
-def test_a_change_makes_stale_what_uses_it_and_nothing_else(sources, place, old, new, stale):
-    before = codes()
+def test_a_change_makes_stale_what_uses_it_and_nothing_else(
+    before, sources, place, old, new, stale
+):
     replace(sources / place, old, new)
     assert changed(before) == stale
-
-
-def stages() -> dict[str, str]:
-    """The fingerprints of the pipeline's stages."""
-    module.forget()
-    return {stage: module.of_stage(stage) for stage in module.STAGES}
 
 
 @pytest.mark.parametrize(
@@ -104,17 +115,16 @@ def stages() -> dict[str, str]:
         ("report/words.py", "The old rule said", "The old rule had said", {"report"}),
     ],
 )
-def test_a_change_redoes_the_stages_that_use_it(sources, place, old, new, redone):
+def test_a_change_redoes_the_stages_that_use_it(
+    before, stages_before, sources, place, old, new, redone
+):
     """The page is also made again if claims.json has changed, which is its input."""
-    cells, before = codes(), stages()
     replace(sources / place, old, new)
-    assert {name for name, code in stages().items() if code != before[name]} == redone
-    assert changed(cells) == ({"td3"} if "td3" in place else set())
+    assert {name for name, code in stages().items() if code != stages_before[name]} == redone
+    assert changed(before) == ({"td3"} if "td3" in place else set())
 
 
-def test_comments_docstrings_and_formatting_do_not_count(sources):
-    before = codes()
-
+def test_comments_docstrings_and_formatting_do_not_count(before, sources):
     def reformatted(text: str) -> str:
         return ast.unparse(ast.parse(text)) + "\n\n\n# a comment\n"  # drops all comments, too
 
@@ -134,8 +144,7 @@ def test_comments_docstrings_and_formatting_do_not_count(sources):
         assert not changed(before)
 
 
-def test_moving_renaming_and_adding_change_nothing(sources):
-    before = codes()
+def test_moving_renaming_and_adding_change_nothing(before, sources):
     # A module gets another name, ...
     (sources / "nn/adam.py").rename(sources / "nn/optimiser.py")
     for path in sources.rglob("*.py"):
@@ -179,8 +188,7 @@ SWAPPED = (
     ],
     ids=["ours", "others"],
 )
-def test_what_an_imported_name_stands_for_counts(sources, old, new):
-    before = codes()
+def test_what_an_imported_name_stands_for_counts(before, sources, old, new):
     replace(sources / "algorithms/ppo.py", old, new)
     assert changed(before)
 

@@ -1,4 +1,6 @@
-"""Locks: held by another process, left behind by a killed one, and on odd file systems."""
+"""Locks: held by another process, left behind by a killed one, and on odd file systems; and
+requests to stop: once, twice at once, and again later.
+"""
 
 import errno
 import fcntl
@@ -11,6 +13,7 @@ import time
 import pytest
 
 from hindsight.io.files import FileError
+from hindsight.io.interruption import ECHO_SECONDS, noticed
 from hindsight.io.locks import held
 
 HOLDER = """
@@ -75,63 +78,15 @@ def test_a_lock_that_cannot_be_made(tmp_path):
         pytest.fail("held")
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_symbolic_link_is_refused_and_its_target_left_alone(tmp_path, there):
-    path, target = tmp_path / "cell.lock", tmp_path / "notes.txt"
-    path.symlink_to(target)
-    if there:
-        target.write_text("mine")
-    with pytest.raises(FileError, match=r"cell\.lock: cannot be written"), held(path, "the cell"):
-        pytest.fail("held")
-    assert (target.read_text() == "mine") if there else not target.exists()
+def test_two_signals_at_once_are_one_request():
+    with noticed() as notice:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert notice.signal == signal.SIGTERM
 
 
-def test_two_folders_that_share_their_results_have_one_lock(tmp_path, monkeypatch):
-    shared, folders = tmp_path / "results", [tmp_path / "one", tmp_path / "two"]
-    shared.mkdir()
-    for folder in folders:
-        folder.mkdir()
-        (folder / "results").symlink_to(shared)
-    monkeypatch.chdir(folders[0])
-    head = {folder: folder / "results/.lock" for folder in folders}
-    with held(head[folders[0]], "the pipeline"):
-        monkeypatch.chdir(folders[1])
-        with (
-            pytest.raises(FileError, match="another process is at work there"),
-            held(head[folders[1]], "the pipeline"),
-        ):
-            pass
-    with held(head[folders[1]], "the pipeline"):
-        pass
-    assert not list(shared.iterdir())
-
-
-ENDS = """
-import os, sys, time
-from hindsight.io.interruption import PARENT, end_with_parent
-child = os.fork()
-if child:
-    print(child, flush=True)
-    time.sleep(60)
-os.environ[PARENT] = str(os.getppid())
-end_with_parent()
-time.sleep(60)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
-def test_a_process_ends_with_the_one_that_started_it():
-    process = subprocess.Popen([sys.executable, "-c", ENDS], stdout=subprocess.PIPE, text=True)
-    child = int(process.stdout.readline())
-    time.sleep(0.2)
-    process.kill()
-    process.wait()
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        try:
-            os.kill(child, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.02)
-    os.kill(child, signal.SIGKILL)
-    pytest.fail("the child lives on")
+def test_a_later_second_signal_interrupts():
+    with pytest.raises(KeyboardInterrupt), noticed():
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(ECHO_SECONDS + 0.1)
+        signal.raise_signal(signal.SIGTERM)

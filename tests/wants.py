@@ -6,14 +6,12 @@ import os
 
 import pytest
 
-WANTS = "wants "
-
 
 def wants(there: object, what: str, packages: str) -> None:
     """Leave the running test out unless it is there; `packages` are Debian's."""
     if there:
         return
-    message = f"{WANTS}{what}: install {packages}"
+    message = f"wants {what}: install {packages}"
     if os.environ.get("CI") and what not in os.environ.get("WITHOUT", "").split():
         pytest.fail(message)
     pytest.skip(message)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import multiprocessing
 import os
 import random
 import shutil
@@ -10,39 +11,36 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from hindsight import (
-    claims,  # noqa: F401  forked processes have it then
-    cli,
-)
+# Forked processes have the first two then.
+import hindsight.claims
+import hindsight.training.cell  # noqa: F401
+from hindsight import cli
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
-from hindsight.training import cell as cell_module
 from tests.permissions import heed_permissions
+from tests.training import small
 
-CLOCKS = ["wall_seconds", "cpu_seconds"]
-OFTEN = {"learning_starts": 16, "train_freq": 8, "batch_size": 16, "log_interval": 64}
-SIZE = {"seeds": 2, "evaluation": {"points": 2, "episodes": 5}}
+FORK = multiprocessing.get_context("fork")
 SPECS = {
-    "ppo": SIZE
-    | {
-        "algorithm": {"hidden": [8, 8], "n_steps": 64, "n_epochs": 1},
-        "hindsight": {"strategy": "final"},
-        "environment": {"n_dims": 2, "prey": "random"},
-        "steps": 64 * 12,
-    },
-    "dqn": SIZE
-    | {
-        "environment": {"id": "BitFlipping-v0", "n_bits": 4},
-        "algorithm": {"name": "dqn", "hidden": [8], **OFTEN},
-        "replay": {"strategy": "future"},
-        "steps": 64 * 8,
-    },
-}
+    "ppo": small.SPEC,
+    "dqn": CellSpec.model_validate(
+        {
+            "environment": {"id": "BitFlipping-v0", "n_bits": 4},
+            "algorithm": {
+                "name": "dqn", "hidden": [8], "learning_starts": 16, "train_freq": 8,
+                "batch_size": 16, "log_interval": 64,
+            },
+            "replay": {"strategy": "future"},
+            "seeds": 2,
+            "steps": 64 * 8,
+            "evaluation": {"points": 2, "episodes": 5},
+        }
+    ),
+}  # fmt: skip
 
 
 class Survived(AssertionError):
@@ -65,7 +63,7 @@ class Lab:
 
     @property
     def spec(self) -> CellSpec:
-        return CellSpec.model_validate(SPECS[self.name])
+        return SPECS[self.name]
 
     @property
     def root(self) -> Path:
@@ -90,7 +88,8 @@ class Lab:
         if not command:
             spec = self.folder / "spec.json"
             spec.write_text(self.spec.model_dump_json())
-            command = ("cell", str(spec))
+            # A small cell wants more checkpoints than one a minute.
+            command = ("cell", str(spec), "--checkpoint-seconds", "0.02")
         return Process(self, command, heedful)
 
     def moment(self) -> None:
@@ -125,29 +124,23 @@ class Process:
 
     def __init__(self, lab: Lab, command: tuple[str, ...], heedful: bool = False) -> None:
         self.log = Path(tempfile.mkstemp(dir=lab.folder.parent, suffix=".log")[1])
-        self.lab, self.status = lab, None
-        self.pid = os.fork()
-        if self.pid == 0:
-            _become(lab.folder, self.log, command, heedful)
+        ours = (lab.folder, self.log, command, heedful)
+        self._process = FORK.Process(target=_become, args=ours)
+        self._process.start()
+        self.pid = self._process.pid
 
     @property
     def runs(self) -> bool:
-        if self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.status = os.waitstatus_to_exitcode(status)
-        return self.status is None
+        return self._process.is_alive()
 
     def wait(self, limit: float = 120.0) -> int:
         """Its exit status; demands that it says no traceback."""
-        end = time.monotonic() + limit
-        while self.runs:
-            if time.monotonic() > end:
-                os.kill(self.pid, signal.SIGKILL)
-                raise Survived(f"hung: {self.said}")
-            time.sleep(0.005)
+        self._process.join(limit)
+        if self.runs:
+            self._process.kill()
+            raise Survived(f"hung: {self.said}")
         demand("Traceback" not in self.said, f"a traceback:\n{self.said}")
-        return self.status
+        return self._process.exitcode
 
     @property
     def said(self) -> str:
@@ -156,32 +149,19 @@ class Process:
 
 def _become(folder: Path, log: Path, command: tuple[str, ...], heedful: bool) -> None:
     """Run the command in the forked process."""
-    status = 1
+    out = os.open(log, os.O_WRONLY)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    os.chdir(folder)
+    if heedful:
+        heed_permissions()
+    sys.argv = ["hindsight", *command]
     try:
-        handle = os.open(log, os.O_WRONLY)
-        os.dup2(handle, 1)
-        os.dup2(handle, 2)
-        sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-        os.chdir(folder)
-        if heedful:
-            heed_permissions()
-        # A small cell wants more checkpoints than one a minute.
-        wanted = cell_module.Execution
-        cell_module.Execution = lambda *a, **k: replace(wanted(*a, **k), checkpoint_seconds=0.02)
-        sys.argv = ["hindsight", *command]
         cli.main()
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:  # before or after all of hindsight
-        status = 1
-    except BaseException:
-        traceback.print_exc()
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(status)
+        sys.exit(1)
 
 
 @contextlib.contextmanager

@@ -16,10 +16,12 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
+import psutil
 
-from tests.configuration import copy_project, environment_of
-from tests.faults.lab import CLOCKS, demand
-from tests.faults.trainer import cut
+from tests.configuration import environment_of
+from tests.curves import curves
+from tests.faults.lab import demand
+from tests.faults.trainer import cut, flip
 
 ROOT = Path(__file__).parents[2]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
@@ -36,15 +38,6 @@ class Project:
     rng: random.Random
     logs: Path  # not on the project's disk, which may be full
     seconds: float = 30.0  # of an undisturbed run
-
-    def copy_project(self) -> None:
-        """Copy it before any run."""
-        self.folder.mkdir()
-        copy_project(self.folder)
-
-    def copy_finished(self, finished: Path) -> None:
-        """Copy it after a full run; files keep their times, on which Snakemake relies."""
-        shutil.copytree(finished, self.folder, symlinks=True)
 
     def forget_a_cell(self) -> None:
         """Leave one cell of two, and nothing drawn."""
@@ -99,7 +92,7 @@ class Project:
         paths = [p for p in root.rglob("*.parquet") if not p.name.startswith(".")]
         paths.sort(key=lambda path: path.stat().st_mtime_ns)
         newest = {str(p.relative_to(root)).rpartition("-")[0]: p for p in paths}
-        return {n: pd.read_parquet(p).drop(columns=CLOCKS) for n, p in sorted(newest.items())}
+        return {n: curves(p) for n, p in sorted(newest.items())}
 
     def in_the_future(self) -> list[Path]:
         """Derived files that are newer than now."""
@@ -112,16 +105,12 @@ class Project:
 
     def processes(self, word: str) -> dict[int, str]:
         """Processes at work in this folder whose command has this word, with their commands."""
-        found = {}
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                here = os.readlink(process / "cwd") == str(self.folder.resolve())
-                command = (process / "cmdline").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if here and word in command:
-                found[int(process.name)] = command
-        return found
+        found = {
+            process.pid: "\0".join(process.info["cmdline"] or [])
+            for process in psutil.process_iter(["cmdline", "cwd"])
+            if process.info["cwd"] == str(self.folder.resolve())
+        }
+        return {process: command for process, command in found.items() if word in command}
 
     def nobody_left(self, limit: float = 30.0) -> None:
         """Demand that no process stays at work in this folder."""
@@ -262,15 +251,11 @@ def the_disk_is_full(project: Project) -> str:
 
 def damage(project: Project, path: Path) -> str:
     """Of a derived file one bit is another, or it lies in the future."""
-    kind = project.rng.choice(["a high bit", "a bit", "future", "future"])
-    if kind == "future":
-        later = time.time() + project.rng.uniform(100, 1e6)
-        os.utime(path, (later, later))
-        return "a time in the future"
-    data = bytearray(path.read_bytes())
-    data[project.rng.randrange(len(data))] ^= 0x80 if kind == "a high bit" else 1
-    path.write_bytes(data)
-    return f"{kind} flipped"
+    if project.rng.random() < 0.5:
+        return flip(path, project.rng)
+    later = time.time() + project.rng.uniform(100, 1e6)
+    os.utime(path, (later, later))
+    return "a time in the future"
 
 
 def a_derived_file_is_damaged(project: Project, pattern: str) -> str:

@@ -176,7 +176,7 @@ def plan_of(lab: Lab) -> Path:
     plan = lab.root / "plans" / "one.json"
     plan.parent.mkdir(parents=True, exist_ok=True)
     entry = what_it_is("algorithms", "PPO") | where_it_is("random", "random")
-    entry |= {"fidelity": "released", "level": {}, "arm": "PPO", "seeds": 2}
+    entry |= {"fidelity": "released", "level": {}, "arm": "PPO", "seeds": lab.spec.seeds}
     entry["cell"] = str(lab.curves.relative_to(lab.folder))
     about = {"experiment": "one", "source": "one", "preset": {}, "vary": [], "entries": [entry]}
     plan.write_text(json.dumps(about))

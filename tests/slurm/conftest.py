@@ -1,20 +1,23 @@
 """A real SLURM for the tests, and a copy of the project to run through it."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pandas as pd
+import psutil
 import pytest
 import yaml
 
-from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
+from hindsight.specs.reading import read_keys
+from hindsight.training.cell import train_cell
 from tests.configuration import copy_project, environment_of
+from tests.curves import curves
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -55,32 +58,21 @@ def started(accounting):
 class Project:
     """A copy of the project, with a configuration of its own, and commands run in it."""
 
-    def __init__(self, folder, config=None):
-        """`config` is a configuration, or its text; None is the project's own."""
+    def __init__(self, folder, config):
         self.folder = folder
-        folder.mkdir(parents=True)
         copy_project(folder)
-        if config is not None:
-            text = config if isinstance(config, str) else yaml.safe_dump(config)
-            (folder / "config.yaml").write_text(text)
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
         self.heads = []
-
-    def plan(self, **overrides):
-        return Plan.of(load(self.folder / "config.yaml", overrides))
 
     def cells(self):
         """Specifications, by what their cells' files are called."""
-        plan = self.plan()
+        plan = Plan.of(load(self.folder / "config.yaml"))
         return {plan.file_of(name): spec for name, spec in plan.cells.items()}
 
-    def cell(self, arm):
-        """What the files of the only cell of an arm are called."""
-        (name,) = {
-            file_name(entry.spec)
-            for entries in self.plan().experiments.values()
-            for entry, _ in entries
-            if entry.arm == arm
-        }
+    def cell(self, n_epochs):
+        """What the files of the only cell with so many epochs are called."""
+        cells = self.cells().items()
+        (name,) = (name for name, spec in cells if spec.algorithm.n_epochs == n_epochs)
         return name
 
     def path(self, name, kind="cells", ending=".parquet"):
@@ -106,10 +98,11 @@ class Project:
             sys.executable, HERE / "head.py", *PROFILE, *QUICK, *options, "--", *targets
         )
 
-    def wait(self, head, seconds=900):
-        """Until a command has ended; returns its status and what it said."""
-        status = head.wait(timeout=seconds)
-        return status, self.told.read_text()
+    def wait(self, head, seconds=900, status=0):
+        """Until a command has ended, with this status; returns what it said."""
+        ended, told = head.wait(timeout=seconds), self.told.read_text()
+        assert ended == status, told
+        return told
 
     def jobs(self):
         """Unfinished jobs of this folder: id, state, comment."""
@@ -126,19 +119,11 @@ class Project:
         program: it is no second trainer.
         """
         found = {}
-        for place in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (place / "cmdline").read_bytes().decode().split("\0")
-                here = os.readlink(place / "cwd") == str(self.folder)
-                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            if (
-                here
-                and "cell" in words[:4]
-                and any(word.endswith(f"{name}.json") for word in words)
-            ):
-                found[int(place.name)] = parent
+        for process in psutil.process_iter(["cmdline", "cwd", "ppid"]):
+            here, words = process.info["cwd"] == str(self.folder), process.info["cmdline"] or []
+            trains = "cell" in words[:4] and any(word.endswith(f"{name}.json") for word in words)
+            if here and trains:
+                found[process.pid] = process.info["ppid"]
         return [process for process, parent in found.items() if parent not in found]
 
     def frozen(self, *cells, seconds=600):
@@ -154,8 +139,7 @@ class Project:
                 if name not in jobs and started:
                     (process,) = started
                     os.kill(process, signal.SIGSTOP)
-                    environment = Path(f"/proc/{process}/environ").read_bytes().decode()
-                    jobs[name] = re.search(r"SLURM_JOB_ID=(\d+)", environment)[1]
+                    jobs[name] = psutil.Process(process).environ()["SLURM_JOB_ID"]
             return len(jobs) == len(cells)
 
         until(all_frozen, seconds, f"checkpoints of {len(cells)} cells that train")
@@ -183,11 +167,11 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def make_project(tmp_path_factory):
+def make_project(slurm, tmp_path_factory):
     """Projects whose commands and jobs end with the module's tests."""
     made = []
 
-    def make(config=None):
+    def make(config):
         made.append(Project(tmp_path_factory.mktemp("slurm") / "project", config))
         return made[-1]
 
@@ -196,15 +180,28 @@ def make_project(tmp_path_factory):
         project.end()
 
 
+@pytest.fixture(scope="module")
+def slurm(request):
+    """SLURM, as the module wants it."""
+    started(request.module.ACCOUNTING)
+    yield
+    subprocess.run([HERE / "stop.sh"], check=True)
+
+
 @pytest.fixture(scope="session")
 def local(tmp_path_factory):
     """Where cells are trained by this process."""
     return tmp_path_factory.mktemp("local")
 
 
-def smoke(select=None):
-    """The project's configuration for the preset `smoke`, or a part of it."""
-    text = (ROOT / "config.yaml").read_text()
-    assert "\npreset: laptop\n" in text
-    text = text.replace("\npreset: laptop\n", "\npreset: smoke\n", 1)
-    return text if select is None else f"{text}\n{yaml.safe_dump({'select': select})}"
+def smoke(select):
+    """A part of the project's configuration for the preset `smoke`."""
+    return read_keys(ROOT / "config.yaml") | {"preset": "smoke", "select": select}
+
+
+def assert_same_as_local(project, folder):
+    """A project's curves are those that this process trains, if they are not in the folder yet."""
+    for name, spec in project.cells().items():
+        path = folder / "cells" / f"{name}.parquet"
+        expected = curves(path if path.exists() else train_cell(spec, folder))
+        pd.testing.assert_frame_equal(curves(project.path(name)), expected, check_exact=True)

@@ -1,13 +1,11 @@
 """The same where SLURM keeps accounts, of which Snakemake asks what became of a job."""
 
-import subprocess
-
 import pytest
 
-from .conftest import HERE, bash, smoke, started
-from .same import assert_same_as_local
+from .conftest import assert_same_as_local, bash, smoke
 
 pytestmark = pytest.mark.slurm
+ACCOUNTING = True
 
 FEW = {
     "learning_rate": {
@@ -19,21 +17,12 @@ FEW = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def slurm():
-    started(accounting=True)
-    yield
-    subprocess.run([HERE / "stop.sh"], check=True)
-
-
 def test_part_of_the_smoke_preset(make_project, local):
     project = make_project(smoke(FEW))
     cells = project.cells()
     assert len(cells) == 2
-    head = project.train(*cells, options=("--slurm-status-command", "sacct"))
-    status, told = project.wait(head)
-    assert status == 0, told
-    assert_same_as_local(project, cells, local)
+    project.wait(project.train(*cells, options=("--slurm-status-command", "sacct")))
+    assert_same_as_local(project, local)
     accounts = bash("sacct -n -X -P -o JobName,State").splitlines()
     assert len(accounts) == len(cells)
     assert all(job.startswith("hindsight_") for job in accounts)

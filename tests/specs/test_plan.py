@@ -2,18 +2,14 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
-from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import load, parse
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.plan import Plan, left_out, papers_grids
 from tests import configuration
 
@@ -21,53 +17,8 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"
 
 
-@cache
-def plan_of_preset(preset):
-    return Plan.of(load(CONFIG, {"preset": preset}))
-
-
 def plan_of(**overrides):
-    if overrides.keys() == {"preset"} and overrides["preset"] in preset_names():
-        return plan_of_preset(**overrides)
     return Plan.of(load(CONFIG, overrides))
-
-
-def preset_names():
-    return list(configuration.values()["presets"])
-
-
-@pytest.mark.parametrize("preset", preset_names())
-def test_every_preset_has_a_plan(preset):
-    plan = plan_of(preset=preset)
-    assert plan.cells
-    for experiment, entries in plan.experiments.items():
-        document = json.loads(json.dumps(plan.document(experiment)))
-        assert len(document["entries"]) == len(entries) > 0
-
-
-def test_the_grids_of_the_papers_figures():
-    """The papers' experiments, in full whatever the preset and its selection are."""
-    grids = papers_grids(load(CONFIG, {"preset": "smoke", "steps": 5, "select": {}}))
-    learning_rate = grids["learning_rate"]
-    assert learning_rate["figures"] == "PPO-HER Fig. 4" and learning_rate["paper"] == "PPO-HER"
-    assert (learning_rate["seeds"], learning_rate["steps"]) == (4, 1_000_000)
-    assert learning_rate["hidden"] == [512, 512, 512]
-    own = learning_rate["arms"]["PPO-HER"]
-    assert len(own["conditions"]) == 12
-    # Not in the papers' preset, so its whole grid counts.
-    assert len(grids["network"]["arms"]["SAC-HER (3 × 512)"]["conditions"]) == 12
-    assert own["levels"] == [{"learning_rate": rate} for rate in (3e-3, 3e-4, 3e-5)]
-    shares = [level["s_ratio"] for level in grids["s_ratio"]["arms"]["MEHER"]["levels"]]
-    assert shares == [s / 10 for s in range(11)] and grids["s_ratio"]["seeds"] == 16
-    assert grids["fetch"]["arms"]["PPO"]["conditions"][0] == "FetchReach"
-    published = [name for name, grid in grids.items() if grid["paper"] is not None]
-    assert published == [
-        "algorithms", "learning_rate", "her_strategy", "agent_size", "grid_size", "dimensions",
-        "s_ratio", "targeted", "stop_her", "fetch",
-    ]  # fmt: skip
-    values = configuration.values()
-    del values["presets"]["paper"]
-    assert papers_grids(parse(values)) == {}
 
 
 def test_the_paper_preset_is_the_papers_grid():
@@ -93,111 +44,30 @@ def test_the_paper_preset_is_the_papers_grid():
     assert sizes == {((512, 512, 512), 1_000_000)}
     # 100 points on an off-policy curve
     assert {s.algorithm.iteration_steps for s in of_the_papers if s.replay is not None} == {10_000}
+    assert left_out(plan) == []
 
 
-def test_the_default_cell_is_trained_once_for_all_experiments():
-    """PPO-HER at the defaults belongs to many experiments, some of which want fewer seeds."""
-    plan, users = plan_of(preset="paper"), {}
-    for experiment, entries in plan.experiments.items():
-        for entry, name in entries:
-            spec = plan.cells[name]
-            same = entry.spec.model_copy(update={"seeds": spec.seeds})
-            assert same == spec and entry.spec.seeds <= spec.seeds
-            users.setdefault(name, set()).add(experiment)
-    default = CellSpec(
-        algorithm=PPOSpec(hidden=(512, 512, 512)), hindsight=HindsightSpec(), seeds=16,
-        steps=1_000_000,
-    )  # fmt: skip
-    assert users[default.name] >= {"algorithms", "her_strategy", "stop_her"}
+def test_the_grids_of_the_papers_figures_are_whole_whatever_the_preset_is():
+    """The published pages show them (tests/workflow/test_published.py)."""
+    config = load(CONFIG, {"preset": "smoke", "steps": 5, "select": {}})
+    assert papers_grids(config) == papers_grids(load(CONFIG, {"preset": "large"}))
+    values = configuration.values()
+    del values["presets"]["paper"]
+    assert papers_grids(parse(values)) == {}
 
 
-def sizes(experiment, *by, **selection):
-    """Seeds, steps and end test of cells of the papers' grid, by these facts of theirs."""
-    found = {}
-    for entry, _ in plan_of(preset="paper", select={experiment: selection}).experiments[experiment]:
-        facts = vars(entry) | entry.level
-        tests = [entry.spec.end_test.every] if entry.spec.end_test else []
-        size = (entry.spec.seeds, entry.spec.steps, *tests)
-        assert found.setdefault(tuple(facts[name] for name in by), size) == size
-    return found
+def test_the_smallest_budget_counts_and_seeds_may_be_more_than_the_papers():
+    """The other rules of a selection are those of `large`, whose cells are the published ones
+    (test_cell).
+    """
 
+    def sizes(**more):
+        part = {"seeds": 12, "steps": 8192, "arms": {"PPO-HER": {"steps": 20_000}}}
+        plan = plan_of(preset="large", select={"learning_rate": part}, **more)
+        return {(spec.seeds, spec.steps) for spec in plan.cells.values()}
 
-FEW = {"seeds": 2, "steps": 4096}
-WHOLE = 1_000_000
-
-
-def test_arms_and_fidelities_can_be_narrowed():
-    """Within what the experiment selects; the other arms keep theirs."""
-    arms = {"SAC": {"preys": ["static"], "fidelities": ["released"], "end_test": False, **FEW}}
-    where = {"preys": ["static", "repel"], "seeds": 3}
-    found = sizes("algorithms", "arm", "fidelity", "prey", **where, arms=arms)
-    of_sac = {key: size for key, size in found.items() if key[0] == "SAC"}
-    assert of_sac == {("SAC", "released", "static"): (2, 4096)}
-    assert len(found) == 1 + 3 * 2 * 2 and found["PPO", "described", "repel"] == (3, WHOLE)
-    # So one fidelity can be published before the other is trained, and end without a test.
-    part = {"fidelities": {"released": {"seeds": 8, "steps": 150_000}, "described": {"seeds": 4}}}
-    arms = {"SAC": part, "SAC-HER": {**part, "end_test": False}}
-    found = sizes("algorithms", "arm", "fidelity", steps=200_000, arms=arms)
-    assert found["SAC", "released"] == (8, 150_000, 10_000)
-    assert found["SAC-HER", "released"] == (8, 150_000)
-    assert found["SAC", "described"] == found["SAC-HER", "described"] == (4, 200_000)
-    assert found["PPO", "released"] == (16, 200_000)
-
-
-def test_a_task_can_be_narrowed():
-    """Named alone it is whole; an arm's part and a task's must both hold, and the least counts."""
-    tasks = {"FetchReach": {"seeds": 2, "steps": 12_000}, "FetchPush": {"steps": 50_000}}
-    arms = {"SAC-HER": {"tasks": ["FetchReach"]}, "DDPG-HER": {"steps": 20_000}}
-    assert sizes("fetch_off_policy", "arm", "task", tasks=tasks, arms=arms, seeds=3) == {
-        ("SAC-HER", "FetchReach"): (2, 12_000),
-        ("TD3-HER", "FetchReach"): (2, 12_000),
-        ("DDPG-HER", "FetchReach"): (2, 12_000),
-        ("SAC-HER (normalized)", "FetchPush"): (3, 50_000),
-        ("TD3-HER", "FetchPush"): (3, 50_000),
-        ("DDPG-HER", "FetchPush"): (3, 20_000),
-    }
-
-
-def test_a_prey_can_be_narrowed():
-    """As a task; prey that are named have their own part, others are left out."""
-    preys = {"static": {"steps": 4000}, "repel": {"seeds": 1, "levels": {"s_ratio": [0.5]}}}
-    assert sizes("s_ratio", "prey", "s_ratio", preys=preys, seeds=2) == {
-        **{("static", share / 10): (2, 4000) for share in range(11)},
-        ("repel", 0.5): (1, WHOLE),
-    }
-
-
-def test_a_level_can_be_narrowed():
-    """Also within a fidelity."""
-    tasks = {"FetchPush": {"levels": {"weight_decay": {1e-2: FEW, 1e-5: {}}}}}
-    fidelities = {"released": FEW, "described": {"tasks": tasks}}
-    where = {"tasks": ["FetchPush"], "fidelities": fidelities}
-    assert sizes("fetch", "fidelity", "weight_decay", **where) == {
-        **{("released", decay): (2, 4096) for decay in (1e-2, 1e-3, 1e-4, 1e-5)},
-        ("described", 1e-2): (2, 4096),
-        ("described", 1e-5): (4, WHOLE),
-    }
-
-
-@pytest.mark.parametrize(
-    ("listed", "keyed"),
-    [
-        ({"tasks": ["FetchReach"]}, {"tasks": {"FetchReach": {}}}),
-        ({"levels": {"weight_decay": [1e-2]}}, {"levels": {"weight_decay": {"1e-2": {}}}}),
-    ],
-)
-def test_a_list_is_a_mapping_to_whole_parts(listed, keyed):
-    by_name, by_key = (plan_of(select={"fetch": selection}) for selection in (listed, keyed))
-    assert by_name == by_key
-
-
-def test_a_part_may_have_more_seeds_than_the_papers_and_no_more_than_the_preset():
-    def seeds(**more):
-        select = {"learning_rate": {"seeds": 12}}
-        entries = plan_of(preset="large", select=select, **more).experiments["learning_rate"]
-        return {e.spec.seeds for e, _ in entries}
-
-    assert seeds() == {12} and seeds(seeds=2) == {2}
+    assert sizes() == {(12, 8192)}
+    assert sizes(seeds=2, steps=4096) == {(2, 4096)}
 
 
 def plan_with(**experiment):
@@ -216,20 +86,16 @@ SAC = {"SAC": {"algorithm": "sac"}}
     ("experiment", "named"),
     [
         ({"arms": HER | PPO, "vary": {"s_ratio": [0.1]}}, ["mine, PPO,", "'s_ratio' needs hinds"]),
-        ({"arms": {"PPO": {"keys": {"then": "meher"}}}}, ["'then' needs hindsight"]),
         ({"arms": HER, "vary": {"s_ratio": [0.1, 1.2]}}, ["mine, PPO-HER", "s_ratio", "1.2"]),
-        ({"arms": {"x": {"her": "final", "keys": {"then": "meher"}}}}, ["mine, x", "s_ratio"]),
         ({"arms": HER, "keys": {"until_succes": 0.4}}, ["did you mean 'until_success'?"]),
         (
             {"arms": HER, "keys": {"fidelity": "described"}},
             ["'fidelity' is given by `fidelities`", "as fidelity=released in `hindsight train`"],
         ),
         ({"arms": HER, "vary": {"hidden": [[8], [8, 8]]}}, [".vary.hidden.0: [8] is not a number"]),
-        ({"arms": HER, "vary": {"s_ratio": [0.1, None]}}, [".vary.s_ratio.1: None is not a numb"]),
         ({"arms": HER, "vary": {"k": [1, 1.0]}}, [".vary.k: 1 is given twice"]),
         ({"arms": HER, "vary": {"k": [1, "all"]}}, [".vary.k: [1, 'all'] are neither all numbers"]),
         ({"arms": HER, "fidelities": ["released"] * 2}, [".fidelities: 'released' is given twice"]),
-        ({"arms": HER, "conditions": {"preys": ["static"] * 2}}, ["preys: 'static' is given twic"]),
         ({"arms": HER, "tasks": {"x": {"keys": 5}}}, ["tasks.x.keys: 5 is not a mapping"]),
         ({"arms": HER, "tasks": {"x": {"keys": {5: 3}}}}, ["tasks.x.keys: {5: 3} is not a mapp"]),
         ({"arms": HER, "tasks": {"x": {"id": [1]}}}, ["mine, PPO-HER, x: environment.id: [1] is"]),
@@ -244,15 +110,6 @@ def test_an_impossible_experiment_is_refused_in_one_sentence(experiment, named):
     assert "\n" not in message and message.startswith("experiments.mine")
     for word in named:
         assert word in message
-
-
-def test_a_prey_in_a_task_moves_as_the_experiments_fidelity_says():
-    fidelities = ["released", "described"]
-    box = {"id": "PredatorPrey-v0", "prey": "attract"}
-    plan = plan_with(tasks={"box": box}, arms={"PPO-HER": {"her": "final"}}, fidelities=fidelities)
-    entries = [entry for entry, _ in plan.experiments["mine"]]
-    assert [entry.fidelity for entry in entries] == fidelities
-    assert [entry.spec.environment.fidelity for entry in entries] == fidelities
 
 
 def test_a_key_of_the_preset_can_be_overridden():
@@ -329,7 +186,6 @@ def test_what_select_leaves_out_is_reported():
     ]
     (task,) = lines[2:]
     assert task.startswith("  moving_goals: ") and "tasks PointReach without FetchReach, " in task
-    assert left_out(plan_of(preset="paper")) == []
 
 
 def test_conda_and_lock_pin_the_same():
@@ -350,12 +206,15 @@ def test_conda_and_lock_pin_the_same():
         assert len(robots) == 2 and all(pin in text for pin in robots), told
 
 
-@pytest.mark.parametrize("preset", preset_names())
-def test_a_selection_can_be_given_on_snakemakes_command_line(preset):
-    """It reads nested values as text, numbers too."""
-    select = configuration.values()["presets"][preset]["select"]
+@pytest.mark.parametrize("preset", configuration.values()["presets"])
+def test_every_preset_has_a_plan_and_can_be_given_on_snakemakes_command_line(preset):
+    """Snakemake reads nested values as text, numbers too."""
+    plan, select = plan_of(preset=preset), configuration.values()["presets"][preset]["select"]
+    for experiment, entries in plan.experiments.items():
+        document = json.loads(json.dumps(plan.document(experiment)))
+        assert len(document["entries"]) == len(entries) > 0
     as_text = yaml.load(json.dumps(select), yaml.BaseLoader)
-    assert plan_of(preset=preset, select=as_text).cells == plan_of(preset=preset).cells
+    assert load(CONFIG, {"preset": preset, "select": as_text}).size == plan.config.size
 
 
 def test_no_selection_asks_for_more_steps_than_its_preset_has():

@@ -26,7 +26,6 @@ TWO_WAYS = "is ambiguous: write true, false or a decimal"
         ("seeds=yes", TWO_WAYS),
         ("steps=1:00:00", TWO_WAYS),
         ("select={algorithms: {seeds: 010}}", TWO_WAYS),
-        ("end_test=Off", TWO_WAYS),
     ],
 )
 def test_typed_pairs_that_are_refused(pair, named):
