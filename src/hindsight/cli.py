@@ -325,8 +325,9 @@ def watch(
 ) -> None:
     """Film episodes of a trained policy."""
     _must_have_memory()
-    from hindsight.training.watch import animate, film_policy
+    from hindsight.training.watch import animate, film_policy, film_writer
 
+    film_writer(out)  # refuses a format before the episodes are played
     film = out.absolute()  # an environment's own code may change the working folder
     shown = film_policy(policy, run, episodes, seed, env)
     animate(shown, film)

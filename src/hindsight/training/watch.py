@@ -152,14 +152,18 @@ def write_episodes(policies: Sequence[Path], out: Path) -> None:
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
 
-def animate(episodes: Sequence[Filmed], out: Path) -> None:
-    """Write the episodes, one after the other, as a GIF or (with ffmpeg) an MP4."""
+def film_writer(out: Path) -> type[PillowWriter] | type[FFMpegWriter]:
+    """Matplotlib's writer for this file; raises FileError for another format than GIF or MP4."""
     if out.suffix not in (".gif", ".mp4"):
         raise FileError(f"{out}: an animation must be a .gif or .mp4 file")
     if out.suffix == ".mp4" and not FFMpegWriter.isAvailable():
         raise FileError(f"{out}: MP4 needs ffmpeg, which is not installed; choose .gif")
-    kind = PillowWriter if out.suffix == ".gif" else FFMpegWriter
-    writer = kind(episodes[0].frames_per_second)
+    return PillowWriter if out.suffix == ".gif" else FFMpegWriter
+
+
+def animate(episodes: Sequence[Filmed], out: Path) -> None:
+    """Write the episodes, one after the other, as a GIF or (with ffmpeg) an MP4."""
+    writer = film_writer(out)(episodes[0].frames_per_second)
     height, width, _ = episodes[0].frames[0].shape
     figure = Figure(figsize=(width / 100, height / 100), dpi=100)
     image = figure.figimage(episodes[0].frames[0])
