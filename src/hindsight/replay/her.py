@@ -22,8 +22,8 @@ from hindsight.replay.fields import (
     FieldBuffer,
     Rows,
     check_function,
-    judged,
     laid_out,
+    per_goal,
     truth,
 )
 from hindsight.specs.base import GOAL_KEYS, Fidelity
@@ -342,8 +342,8 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def _of_goals(self, rows: Rows, infos: Any) -> tuple[Array, Array]:
         """As `_outcome`; `infos` [n] are those of the steps, if they are kept."""
-        reward, ends = self._functions.items()
-        if reward[1] is None or (self._recomputes and ends[1] is None):
+        reward, ends = self._functions.values()
+        if reward is None or (self._recomputes and ends is None):
             raise ValueError(
                 "the buffer was pickled or copied without its environment; call set_env(env)"
             )
@@ -355,7 +355,11 @@ class HindsightReplayBuffer(FieldBuffer):
         if self._keys:
             columns = (rows[:, self.fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
-        return judged(n, (achieved, desired, infos), reward, ends if self._recomputes else None)
+        goals = achieved, desired, infos
+        rewards = per_goal("compute_reward", reward, goals, n)
+        if not self._recomputes:
+            return rewards, np.zeros(n, bool)
+        return rewards, per_goal("compute_terminated", ends, goals, n).astype(bool)
 
 
 def _one_each(infos: Any, n: int) -> Array:
