@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from torch import Tensor
 
+from hindsight.envs.predator_prey import Intercepting
 from hindsight.relabel import s_ratio
 from hindsight.relabel.on_policy import Draws
-from hindsight.replay.rollout import Trajectories
+from hindsight.replay.rollout import Rollout, Trajectories
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 from tests.examples import quick
@@ -27,13 +29,10 @@ from tests.relabel.reference import (
     KINDS,
     Case,
     Entry,
-    G,
     assert_copy,
     cases,
     entry,
     of_untrained_policies,
-    rollout_of,
-    task_of,
 )
 
 SHARES = [i / 20 for i in range(21)]
@@ -225,13 +224,29 @@ def test_a_run_among_others_is_that_run_alone(kind, fidelity, data, target, fail
 
 def copied(target: float, outcomes: list[bool], runs: int) -> tuple[Trajectories, Trajectories]:
     """Short episodes in the corner, the same in every run; each run draws its own numbers."""
-    episodes = [
-        (np.array([(9.0, 9.0 - 0.25 * i) for i in range(LENGTHS[n] + 1)], np.float32), succeeds)
-        for n, succeeds in enumerate(outcomes)
-    ]
-    task = task_of(box=10.0, distance=0.5)
-    steps = sum(LENGTHS[: len(outcomes)])
-    rollout = rollout_of([[episodes]] * runs, steps, [[True]] * runs, task)
+    lengths = torch.tensor(LENGTHS)
+    step = torch.cat([torch.arange(length) for length in LENGTHS])
+    length, succeeds = (x.repeat_interleave(lengths) for x in (lengths, torch.tensor(outcomes)))
+
+    def corner(step: Tensor) -> Tensor:
+        return torch.stack([torch.full(step.shape, 9.0), 9 - 0.25 * step], dim=1)
+
+    desired = torch.where(succeeds[:, None], corner(length), 1000.0)
+    obs = torch.cat([corner(step), desired, torch.zeros(len(step), 2)], dim=1)
+    ended = step == length - 1
+    rewards = torch.where(ended, torch.where(succeeds, 1.0, -1.0), 0.0)
+    parts = (
+        obs,
+        obs[:, :2],
+        corner(step + 1),
+        rewards,
+        ended,
+        ended & succeeds,
+        step == 0,
+        obs[-1],
+    )
+    rollout = Rollout(*(x.expand(runs, 1, *x.shape) for x in parts))
+    task = Intercepting(PredatorPreySpec(n_dims=2, interception_distance=0.5))
     spec = HindsightSpec(s_ratio=target, fidelity="described")
     draws = Draws(range(runs), 1, CPU)
     return s_ratio.described(rollout, spec, task, torch.full((runs,), target), draws)
@@ -250,7 +265,7 @@ def test_dropped_episodes_and_successes_are_random():
     # S = 0.5: 6 of 12 copies are successes.
     real, copies = copied(0.5, half, runs)
     assert real.valid.all() and copies.valid[..., firsts].all()
-    goals = copies.obs[:, 0, firsts, G : 2 * G]
+    goals = copies.obs[:, 0, firsts, 2:4]
     ends = torch.tensor([(9.0, 9.0 - 0.25 * n) for n in LENGTHS])
     as_success = (goals == ends).all(-1).float()
     assert (as_success.sum(1) == 6).all()
