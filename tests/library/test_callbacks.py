@@ -1,16 +1,15 @@
 """Optional outputs of `hindsight train`: best and intermediate policies, TensorBoard."""
 
-import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import Mock
 
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from hindsight import DQN
+from hindsight import DQN, cli
 from hindsight.io.checksums import about
 from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
 from hindsight.specs.cell import CellSpec
@@ -19,7 +18,6 @@ from hindsight.specs.errors import SpecError
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import load
-from tests.commands import hindsight
 from tests.training import small
 
 SPEC = CellSpec.model_validate(
@@ -162,25 +160,8 @@ def test_without_the_package_nothing_is_trained(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="pip install tensorboard"):
         model.learn(1000, tensorboard=tmp_path)
     assert model.num_timesteps == 0
-
-
-def test_the_command_of_the_page_runs(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^hindsight (train .*)$", page, re.M)
-    small = ["--steps", "2000", "--seeds", "1", "hidden=8", "evaluation_episodes=2"]
-    words = [*command.replace("50000", "1000").split(), *small]
-
-    if find_spec("tensorboard") is None:
-        refused = hindsight(*words, cwd=tmp_path)
-        assert refused.returncode == 1 and "pip install tensorboard" in refused.stderr
-        assert not (tmp_path / "results").exists()
-        at = words.index("--tensorboard")
-        del words[at : at + 2]
-    done = hindsight(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert find_spec("tensorboard") is None or list((tmp_path / "runs").rglob("run_0/events*"))
-    kept = {kind: list((tmp_path / "results" / kind).rglob("*.pt")) for kind in ("best", "steps")}
-    assert len(kept["best"]) == 1 and {p.stem for p in kept["steps"]} == {"1000", "2000"}
-    for path in (kept["best"][0], kept["steps"][0]):
-        done = hindsight("evaluate", str(path), "--episodes", "1", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "--env", "PointReach-v0", "--tensorboard", "runs"]
+    refused = CliRunner().invoke(cli.app, words)
+    assert "pip install tensorboard" in str(refused.exception)
+    assert not list(tmp_path.iterdir())

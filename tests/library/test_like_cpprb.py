@@ -170,23 +170,6 @@ def test_several_steps_at_once_are_the_same():
     np.testing.assert_array_equal(np.sort(shuffled["obs"], 0), np.sort(a["obs"], 0))
 
 
-def test_priorities_as_cpprb_has_them():
-    buffer = buffer_of(prioritized=True, alpha=1.0, additional_goals=0)
-    fill(buffer, [10])
-    assert buffer.get_max_priority() == 1.0
-    batch = buffer.sample(100, beta=0.4)
-    first = np.unique(batch["indexes"], return_index=True)[1]
-    td = np.arange(1.0, 11.0)
-    buffer.update_priorities(batch["indexes"][first], td)
-    assert buffer.get_max_priority() == pytest.approx(10, rel=1e-6)
-    batch = buffer.sample(5500, beta=1.0)
-    number, _ = decode(batch)
-    assert np.abs(np.bincount(number) - 100 * td).max() < 2
-    np.testing.assert_allclose(batch["weights"], 1 / td[number], rtol=1e-5)
-    buffer.clear()
-    assert buffer.get_stored_size() == 0 and buffer.get_max_priority() == 1.0
-
-
 def test_names_and_order_of_the_arguments_are_cpprbs():
     parameters = inspect.signature(HindsightReplayBuffer.__init__).parameters
     assert list(parameters)[1:5] == ["size", "env_dict", "max_episode_len", "reward_func"]
@@ -247,9 +230,11 @@ def test_the_largest_priority_is_that_of_an_error():
     assert ours.get_max_priority() == 1.0
     ours.update_priorities([2], [9.0])
     assert ours.get_max_priority() == pytest.approx(9.0)
+    ours.clear()
+    assert ours.get_stored_size() == 0 and ours.get_max_priority() == 1.0
     theirs = two_steps(pytest.importorskip("cpprb").HindsightReplayBuffer, alpha=0.5)
     theirs.update_priorities([2], [9.0])
-    assert theirs.get_max_priority() == pytest.approx(ours.get_max_priority())
+    assert theirs.get_max_priority() == pytest.approx(9.0)
 
 
 def test_an_error_of_zero_is_allowed_without_eps():

@@ -1,4 +1,4 @@
-"""The NumPy buffer against plain lists that draw with the same generator, and its errors."""
+"""The NumPy buffer against the ring that draws with the same generator, its errors and files."""
 
 import copy
 import pickle
@@ -16,21 +16,13 @@ from hypothesis import strategies as st
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.io.files import FileError
+from hindsight.replay.buffer import Relabelling, ReplayBuffer
 from hindsight.replay.her import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
 from hindsight.training.files import load, save
 from tests.examples import quick
-from tests.replay.numbered import (
-    REST,
-    Numbered,
-    Slots,
-    Transition,
-    box,
-    draw,
-    numbers,
-    observed,
-    stored_reward,
-)
+from tests.replay.numbered import REST, ROW, Numbered, box, numbers, observed, stored_reward
+from tests.replay.numbered import add as add_to_ring
 
 
 def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None, **changes) -> None:
@@ -56,29 +48,6 @@ def everything(buffer: HindsightReplayBuffer) -> list:
     return [left, buffer.rng.bit_generator.state, *contents]
 
 
-def check(sample, expected, fidelity: str) -> None:
-    """Every field is that of the expected transition with the expected goal."""
-    number = np.array([e.transition.number for e in expected])
-    goal = np.array([e.goal for e in expected])
-    new = goal >= 0
-    achieved = numbers(goal, "next achieved")
-    for got, prefix in ((sample.obs, ""), (sample.next_obs, "next ")):
-        np.testing.assert_array_equal(got["achieved_goal"], numbers(number, prefix + "achieved"))
-        np.testing.assert_array_equal(got["observation"], numbers(number, prefix + "rest"))
-        desired = np.where(new[:, None], achieved, numbers(number, prefix + "desired"))
-        np.testing.assert_array_equal(got["desired_goal"], desired)
-    np.testing.assert_array_equal(sample.actions, numbers(number, "action"))
-    rewards = numbers(number, "next achieved")[:, 0] - 2 * achieved[:, 1] + 1e5 * (number / 2)
-    rewards = np.where(new, rewards.astype(np.float32), stored_reward(number))
-    np.testing.assert_array_equal(sample.rewards, rewards)
-    terminated = np.array([e.transition.terminated for e in expected])
-    if fidelity == "described":
-        # A success ends the episode under its own goal only, a failure under any.
-        failed = terminated & (number % 3 != 0)
-        terminated = np.where(new, failed | (goal == number), terminated)
-    np.testing.assert_array_equal(sample.terminated, terminated)
-
-
 @quick(40)
 @given(
     strategy=st.sampled_from(GOAL_STRATEGIES),
@@ -88,43 +57,51 @@ def check(sample, expected, fidelity: str) -> None:
     slots=st.integers(6, 15),
     seed=st.integers(0, 10**6),
 )
-def test_samples_are_those_of_plain_lists(strategy, fidelity, k, envs, slots, seed):
-    """With environments out of step, whole episodes in between, and overwritten slots."""
-    rng, generator = np.random.default_rng(seed), np.random.default_rng(seed)
-    buffer = HindsightReplayBuffer(
-        envs * slots,
-        Numbered(envs),
-        strategy=strategy,
-        k=k,
-        fidelity=fidelity,
-        info_keys=("extra",),
-        seed=seed,
-    )
-    lists, count = [Slots(slots, slots) for _ in range(envs)], 0
+def test_samples_are_those_of_the_ring(strategy, fidelity, k, envs, slots, seed):
+    """With environments out of step, whole episodes in between, and overwritten slots.
+
+    test_buffer compares the ring with plain lists.
+    """
+    env, rng, generator = Numbered(envs), *(np.random.default_rng(seed) for _ in range(2))
+    how = {"strategy": strategy, "k": k, "fidelity": fidelity}
+    buffer = HindsightReplayBuffer(envs * slots, env, **how, info_keys=("extra",), seed=seed)
+    ends = fidelity == "described" and k > 0
+    relabelling = Relabelling(**how, terminates_on_success=ends)
+    ring = ReplayBuffer(1, envs, envs * slots, ROW, relabelling, longest=slots)
+
+    def outcome(achieved, desired, ended):
+        goals = [goal[0].numpy() for goal in (achieved, desired)]
+        infos = [{"extra": number / 2} for number in goals[0][:, 0] // 10]
+        rewards = env.compute_reward(*goals, infos).astype(np.float32)
+        return torch.from_numpy(rewards), torch.from_numpy(env.compute_terminated(*goals, infos))
+
+    count = 0
     for _ in range(40):
-        if rng.random() < 0.5 and not any(each.open for each in lists):
-            steps = int(rng.integers(1, 6))
-            terminated = rng.random(envs) < 0.5
-            over = np.ones(envs, bool)
-            number = count + np.arange(envs * steps).reshape(envs, steps)
-            add_whole(buffer, number, terminated, {"extra": number / 2})
-        else:
-            terminated, over = rng.random((2, envs)) < 0.2
-            number = count + np.arange(envs)[:, None]
-            add(buffer, number[:, 0], terminated, over, {"extra": number[:, 0] / 2, "other": "x"})
+        whole = rng.random() < 0.5 and not ring.elapsed.any()
+        steps = int(rng.integers(1, 6)) if whole else 1
+        over = (rng.random(envs) < 0.3) | whole
+        terminated = over & (rng.random(envs) < 0.5)
+        number = count + np.arange(envs * steps).reshape(envs, steps)
         count += number.size
-        for each, episode, ends, cut in zip(
-            lists, number, terminated, over | terminated, strict=True
-        ):
-            for i in episode.tolist():
-                last = i == episode[-1]
-                each.add(Transition(i, bool(ends and last), False), bool(cut and last))
-        stored = sum(len(episode) for each in lists for episode in each.finished())
-        assert len(buffer) == stored
-        if stored:
-            uniform = generator.random((1, 12, 3))[0]
-            expected = [draw(lists, u, strategy, k) for u in uniform.tolist()]
-            check(buffer.sample(12), expected, fidelity)
+        infos = {"extra": number / 2}
+        if whole:
+            add_whole(buffer, number, terminated, infos)
+        else:
+            infos = {"extra": number[:, 0] / 2, "other": "x"}
+            add(buffer, number[:, 0], terminated, over, infos)
+        for t in range(steps):
+            last = t == steps - 1
+            flags = (terminated & last, over & last, number[:, t] % 3 == 0)
+            add_to_ring(ring, number[None, :, t], *(flag[None] for flag in flags))
+        assert len(buffer) == ring.finished().sum()
+        if len(buffer):
+            batch = ring.sample(generator.random((1, 12, 3)), outcome)
+            sample = buffer.sample(12)
+            for name in ("obs", "next_obs"):
+                parts = np.concatenate([*getattr(sample, name).values()], axis=1)
+                np.testing.assert_array_equal(parts, getattr(batch, name)[0])
+            for name in ("actions", "rewards", "terminated"):
+                np.testing.assert_array_equal(getattr(sample, name), getattr(batch, name)[0])
 
 
 def bit_flipping(**keys):
