@@ -216,7 +216,8 @@ class Model:
         self._must_be_whole()
         if total_timesteps < 1:
             raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; use 1 or more")
-        callbacks = _callbacks(callback)
+        several = callback if isinstance(callback, Sequence) else [callback]
+        callbacks = [each for each in several if each is not None]
         prepare_process(self.device)
         with ExitStack() as stack:
             self._board = None
@@ -694,19 +695,6 @@ def _must_be_known(path: Path, name: str) -> None:
             f"{path}: the module of its environment {name!r} has not been imported; import "
             f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"
         )
-
-
-def _callbacks(given: Any) -> list[Callback]:
-    """Return the callbacks as a list; raise SpecError if one is not callable."""
-    several = given if isinstance(given, list | tuple) else [given]
-    found = [each for each in several if each is not None]
-    for each in found:
-        if not callable(each):
-            raise SpecError(
-                f"callback: {each!r} is not allowed; it must be a function of the model, or a list "
-                "of them"
-            )
-    return found
 
 
 class PPO(Model):
