@@ -20,7 +20,7 @@ from gymnasium.spaces import Discrete, Space
 
 from hindsight.replay.buffer import NOTHING_TO_SAMPLE, check_choice, check_count
 from hindsight.replay.fields import Array, Rows, truth
-from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of, observation_keys
+from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import Fidelity
 from hindsight.specs.replay import EpisodeStrategy
 
@@ -111,10 +111,8 @@ class HerReplayBuffer:
             copy_infos=copy_info_dict,
             seed=seed,
         )
-        spaces = self.buffer.observation_space
-        self._discrete = [
-            key for key in observation_keys(spaces) if isinstance(spaces[key], Discrete)
-        ]
+        parts = self.buffer.parts.items()
+        self._discrete = [key for key, space in parts if isinstance(space, Discrete)]
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays in Stable-Baselines3's layout.
         self.buffer_size = self.buffer.ring.n_slots
@@ -221,13 +219,12 @@ class HerReplayBuffer:
     @property
     def observations(self) -> dict[str, Array]:
         """Observations by key, [row, env, ...]."""
-        return {key: self._array(key) for key in observation_keys(self.buffer.observation_space)}
+        return {key: self._array(key) for key in self.buffer.parts}
 
     @property
     def next_observations(self) -> dict[str, Array]:
         """Next observations by key, [row, env, ...]."""
-        keys = observation_keys(self.buffer.observation_space)
-        return {key: self._array(f"next {key}") for key in keys}
+        return {key: self._array(f"next {key}") for key in self.buffer.parts}
 
     @property
     def actions(self) -> Array:
