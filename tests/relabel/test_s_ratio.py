@@ -324,6 +324,14 @@ def test_released_is_the_authors_algorithm(kind, data, target):
             assert copies.ends[run, env].tolist() == [*following, entries[-1].success]
 
 
+@pytest.mark.parametrize("target", [0.0, 0.05, 0.3, 0.5, 0.6, 0.95, 1.0])
+def test_surplus_is_the_authors_formula(target):
+    counts = torch.tensor(list(itertools.product(range(40), range(40))))
+    shares = torch.full((len(counts),), target)
+    found = torch.stack(s_ratio.surplus(shares, *counts.T), dim=1).tolist()
+    assert found == [list(dropped(float(shares[0]), *each)) for each in counts.tolist()]
+
+
 @pytest.fixture(scope="module")
 def untrained():
     """Rollouts of 2048 steps of sixteen untrained policies in the default environment."""

@@ -50,11 +50,11 @@ def observation(transition: np.ndarray, goal: np.ndarray | None = None, *, after
     return np.concatenate([*observed(transition, goal, after=after).values()], axis=-1)
 
 
-def add(buffer: ReplayBuffer, number: np.ndarray, *ends: np.ndarray | None) -> None:
+def add(buffer: ReplayBuffer, number: np.ndarray, *ends: np.ndarray) -> None:
     """A step [run, env] of transitions with these numbers: terminated, truncated, success."""
     step = observation(number), numbers(number, "action"), stored_reward(number)
     given = (*step, observation(number, after=True), *ends)
-    buffer.add(*(None if x is None else torch.from_numpy(x) for x in given))
+    buffer.add(*map(torch.from_numpy, given))
 
 
 def stored_reward(transition: np.ndarray) -> np.ndarray:

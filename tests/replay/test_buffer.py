@@ -72,17 +72,12 @@ class Both:
         terminated = (kind < ends / 2) | success * (kind < ends)
         truncated = (kind < ends) & ~terminated
         self.history.append((number, terminated, truncated, success))
-        self.add_to(self.buffer, self.history[-1])
+        add(self.buffer, *self.history[-1])
         for (run, env), *how in zip(
             np.ndindex(shape), *map(np.ravel, self.history[-1]), strict=True
         ):
             number_, ended, cut, succeeded = (x.item() for x in how)
             self.lists[run][env].add(Transition(number_, ended, succeeded), ended or cut)
-
-    @staticmethod
-    def add_to(buffer: ReplayBuffer, step: tuple) -> None:
-        *first, success = step
-        add(buffer, *first, success if buffer.relabelling.terminates_on_success else None)
 
     def expected(self, uniform: np.ndarray) -> list[list[Expected]]:
         """What the lists draw with `uniform` [run, sample, 3]."""
@@ -98,7 +93,7 @@ def under(e: Expected, how: Relabelling) -> tuple[bool, bool]:
     terminated, success = e.transition.terminated, e.transition.success
     if how.fidelity == "released":
         return terminated, False
-    failed = terminated and not (how.terminates_on_success and success)
+    failed = terminated and not success
     if e.goal == -1 or not how.terminates_on_success:
         return terminated, failed
     return failed or e.goal == e.transition.number, failed
@@ -172,7 +167,7 @@ def test_a_run_alone_samples_the_same_as_among_others(strategy, prioritized):
     alone, kept = kind(1, 2, 24, ROW, how), kind(3, 2, 24, ROW, how)
     for _ in range(40):
         both.step(0.3)
-        both.add_to(alone, tuple(values[1:2] for values in both.history[-1]))
+        add(alone, *(values[1:2] for values in both.history[-1]))
         if prioritized and both.buffer.finished().sum(1).all():
             index, errors = both.buffer.choose(draws([7, 8, 9], 4, (3,))), both.rng.random((3, 3))
             both.buffer.update_priorities(index, errors)
@@ -217,8 +212,6 @@ def test_shapes_that_would_shift_or_spread(name):
         message = f"{name}: shape .* is not allowed; it must be {re.escape(str((*right.shape,)))}"
         with pytest.raises(ValueError, match=message):
             buffer.add(**{**step, name: wrong})
-    with pytest.raises(ValueError, match="success: None is not allowed"):
-        buffer.add(**{**step, "success": None})
     assert buffer.position == 1
 
 

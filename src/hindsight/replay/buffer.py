@@ -239,7 +239,7 @@ class ReplayBuffer:
         next_obs: Tensor,
         terminated: Tensor,
         truncated: Tensor,
-        success: Tensor | None = None,
+        success: Tensor,
         rest: Tensor | None = None,
     ) -> None:
         """Add one step of every environment.
@@ -251,19 +251,14 @@ class ReplayBuffer:
             terminated: [run, env] bool, the episode ends and nothing follows.
             truncated: [run, env] bool, the episode was cut; the next state still has a value.
             success: [run, env] bool, the action achieved the desired goal; distinguishes success
-                from failure where an episode terminates.  Optional unless success terminates.
+                from failure where an episode terminates.
             rest: [run, env], the part of the rewards that no goal explains, if rows have it.
 
         Raises:
-            ValueError: an array has another shape, or `success` is missing although success
-                terminates an episode.  Nothing is stored then.
+            ValueError: an array has another shape.  Nothing is stored then.
         """
         if actions.ndim == 2:
             actions = actions[..., None]
-        if success is None:
-            if self.relabelling.terminates_on_success:
-                raise ValueError("success: None is not allowed, because success ends an episode")
-            success = torch.zeros_like(terminated)
         # A narrower observation would shift every column after it.
         given = obs, next_obs, actions, rewards, terminated, truncated, success
         for name, tensor, shape in zip(STEP, given, self._step_shapes, strict=True):
