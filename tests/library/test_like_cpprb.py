@@ -11,25 +11,15 @@ from scipy import stats
 
 from hindsight.library.like_cpprb import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
+from tests.replay.numbered import ACTION, GOAL, REST, numbers
 
-STATE, GOAL, ACTION = 3, 2, 2
 ENV = {
-    "obs": {"shape": STATE},
+    "obs": {"shape": REST},
     "act": {"shape": (ACTION,)},
-    "next_obs": {"shape": STATE},
+    "next_obs": {"shape": REST},
     "done": {},
     "note": {"shape": (2, 2), "dtype": np.int32},
 }
-
-
-def state(number) -> np.ndarray:
-    """The state before a transition, which shows its number."""
-    return (10 * np.asarray(number)[..., None] + np.arange(STATE) / 8).astype(np.float32)
-
-
-def following(number) -> np.ndarray:
-    """The state after it, which is not the one before the next transition."""
-    return state(number) + 5
 
 
 def goal_func(states) -> np.ndarray:
@@ -49,8 +39,8 @@ def terminated_func(next_state, action, goal) -> np.ndarray:
 def step(number: int, done: bool) -> dict[str, np.ndarray]:
     n = np.asarray(number)
     note = (np.arange(4).reshape(2, 2) + 4 * n[..., None, None]).astype(int)
-    act = np.stack([n, -n], axis=-1)
-    return {"obs": state(n), "act": act, "next_obs": following(n), "done": done, "note": note}
+    states = {"obs": numbers(n, "rest"), "next_obs": numbers(n, "next rest")}
+    return {**states, "act": numbers(n, "action"), "done": done, "note": note}
 
 
 def buffer_of(size: int = 1000, max_episode_len: int = 20, **changes) -> HindsightReplayBuffer:
@@ -81,16 +71,15 @@ def fill(buffer: HindsightReplayBuffer, lengths: list[int], own: np.ndarray = OW
 
 def check(batch: dict, number: np.ndarray, goal: np.ndarray, done: np.ndarray) -> None:
     """Every array is that of the transitions `number` with the goals of the transitions `goal`."""
-    np.testing.assert_array_equal(batch["obs"], state(number))
-    np.testing.assert_array_equal(batch["next_obs"], following(number))
-    np.testing.assert_array_equal(batch["act"], np.stack([number, -number], axis=-1))
+    for name, field in (("obs", "rest"), ("next_obs", "next rest"), ("act", "action")):
+        np.testing.assert_array_equal(batch[name], numbers(number, field))
     note = np.arange(4).reshape(2, 2) + 4 * number[:, None, None]
     np.testing.assert_array_equal(batch["note"], note)
     assert batch["note"].dtype == np.int32
-    achieved = goal_func(following(goal))
+    achieved = goal_func(numbers(goal, "next rest"))
     desired = np.where(goal[:, None] < 0, OWN, achieved).astype(np.float32)
     np.testing.assert_array_equal(batch["goal"], desired)
-    reward = reward_func(following(number), batch["act"], desired).astype(np.float32)
+    reward = reward_func(batch["next_obs"], batch["act"], desired).astype(np.float32)
     np.testing.assert_array_equal(batch["rew"], reward[:, None])
     np.testing.assert_array_equal(batch["done"][:, 0], done)
 
@@ -142,7 +131,7 @@ def test_an_episode_that_achieves_its_goal_does_not_end_other_goals():
         buffer = buffer_of(strategy="episode", additional_goals=8, fidelity=fidelity)
         for i in range(4):
             buffer.add(**step(i, done=i == 3))
-        buffer.on_episode_end(goal_func(following(np.array([3])))[0])
+        buffer.on_episode_end(goal_func(numbers(np.array([3]), "next rest"))[0])
         batch = buffer.get_all_transitions()
         goal = np.floor(-batch["goal"][:, 0] / 10).astype(int)
         last = np.floor(batch["obs"][:, 0] / 10) == 3
@@ -175,7 +164,7 @@ def test_beside_cpprb(strategy, goal_func):
     """After the same episodes both have stored the same rows, about equally often."""
     cpprb = pytest.importorskip("cpprb")
     given = {"goal_func": goal_func, "strategy": strategy, "prioritized": False}
-    own = state(7) if goal_func is None else OWN  # without a function, states are goals
+    own = numbers(7, "rest") if goal_func is None else OWN  # without a function, states are goals
     shape = None if goal_func is None else (GOAL,)
     theirs = cpprb.HindsightReplayBuffer(10_000, ENV, 20, reward_func, goal_shape=shape, **given)
     ours = buffer_of(10_000, fidelity="released", goal_shape=shape, **given)

@@ -373,15 +373,6 @@ def test_it_can_be_copied_and_pickled(copied):
     assert given.sample(4).rewards.tolist() == [7.0] * 4
 
 
-class Wider(Numbered):
-    """Observations have one number more."""
-
-    def __init__(self, n_envs: int) -> None:
-        super().__init__(n_envs)
-        spaces = self.observation_space.spaces
-        self.observation_space = Dict({**spaces, "observation": box(REST + 1)})
-
-
 def changed_ring(path: Path, **arrays) -> None:
     """Write other arrays of the ring into a file."""
     saved = load(path)
@@ -412,24 +403,18 @@ def test_a_damaged_file_leaves_the_buffer_as_it_was(tmp_path, kind):
     assert everything(buffer) == before
 
 
-PRIORITIES = {"env": Numbered(), "prioritized": True, "alpha": 0.5, "info_keys": ("extra",)}
-
-
 @pytest.mark.parametrize(
-    ("made", "other", "message"),
+    ("other", "message"),
     [
-        ({}, {"size": 40}, "saved from a buffer with size 30, but this one has 40"),
-        ({}, {"env": Numbered(3)}, "from a buffer with n_envs 2"),
-        ({}, {"prioritized": True}, "alpha none, but this one has 0.6"),
-        ({}, {"k": 3}, "with k 4, but this one has 3"),
-        ({}, {"info_keys": ("extra",)}, "with field 'extra' in columns none, but this one has .19"),
-        ({}, {"env": Wider(2)}, "field 'observation' in columns .4, 7., but this"),
-        (PRIORITIES, {**PRIORITIES, "info_keys": ()}, "'extra' in columns .19, 20., but this"),
+        ({"size": 40}, "saved from a buffer with size 30, but this one has 40"),
+        ({"env": Numbered(3)}, "from a buffer with n_envs 2"),
+        ({"prioritized": True}, "alpha none, but this one has 0.6"),
+        ({"info_keys": ("extra",)}, "with field 'extra' in columns none, but this one has .19"),
     ],
 )
-def test_files_of_another_buffer(tmp_path, made, other, message):
+def test_files_of_another_buffer(tmp_path, other, message):
     saved, buffer = (
-        HindsightReplayBuffer(**{"size": 30, "env": Numbered(2), **keys}) for keys in (made, other)
+        HindsightReplayBuffer(**{"size": 30, "env": Numbered(2), **keys}) for keys in ({}, other)
     )
     saved.save(tmp_path / "buffer.pt")
     with pytest.raises(FileError, match=message):
