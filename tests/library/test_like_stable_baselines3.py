@@ -339,7 +339,7 @@ def test_it_needs_no_stable_baselines3(monkeypatch):
         ({"n_sampled_goal": -1}, "n_sampled_goal: -1 is not allowed; it must be a whole num"),
         ({"goal_selection_strategy": "best"}, "goal_selection_strategy: 'best' is not allowed"),
         ({"optimize_memory_usage": True}, "optimize_memory_usage: True is not allowed"),
-        ({"env": None}, "env: None is not allowed; pass an environment, whose compute_rew"),
+        ({"env": None}, "compute_reward: None is not allowed, because the environment has no su"),
         (
             {"env": gymnasium.make_vec("PointReach-v0", 2)},
             "env: AutoresetMode.NEXT_STEP is not allowed, because next_obs",

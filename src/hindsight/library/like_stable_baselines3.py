@@ -121,8 +121,7 @@ class HerReplayBuffer:
 
     def set_env(self, env: Any) -> None:
         """Set the environment, which a pickled buffer lacks; raises ValueError if it is unfit."""
-        spaces = self.buffer.observation_space, self.buffer.action_space
-        self.buffer.set_env(_seen(env, *spaces, self.n_envs))
+        self.buffer.set_env(env)
 
     @property
     def pos(self) -> int:
@@ -316,11 +315,7 @@ def _single(actions: Array) -> Array:
 
 
 def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> SimpleNamespace:
-    """Stand in for a vector environment with these spaces; raise ValueError if `env` is None."""
-    if env is None:
-        raise ValueError(
-            "env: None is not allowed; pass an environment, whose compute_reward is needed"
-        )
+    """Stand in for a vector environment with these spaces."""
     return SimpleNamespace(
         single_observation_space=observations,
         single_action_space=actions,
