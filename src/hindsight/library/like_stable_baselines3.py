@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Discrete, Space
 
-from hindsight.replay.buffer import NOTHING_TO_SAMPLE, check_choice, check_count
+from hindsight.replay.buffer import check_choice, check_count
 from hindsight.replay.fields import Array, Rows, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import Fidelity
@@ -205,7 +205,7 @@ class HerReplayBuffer:
             row, env = self._finished().nonzero()
             self._order = state, env * ring.n_slots + row
         if not len(self._order[1]):
-            raise ValueError(NOTHING_TO_SAMPLE.format(""))
+            ring.check_can_sample()  # raises
         return self._order[1]
 
     def _finished(self) -> Array:
