@@ -158,7 +158,7 @@ def axis(adds: bool = False) -> Turn:
 
     def add() -> None:
         last = next(number) % EPISODE == 0
-        buffer.add(obs, action, zero, obs, never, ~never if last else never)
+        buffer.add(obs, action, zero, obs, never, ~never if last else never, never)
 
     def sample() -> object:
         return buffer.sample(numbers[next(number) % 64], reward)

@@ -1,25 +1,24 @@
 """Optional outputs of `hindsight train`: best and intermediate policies, TensorBoard."""
 
-import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from hindsight import DQN
+from hindsight import DQN, PPO, cli
 from hindsight.io.checksums import about
-from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
+from hindsight.library.callbacks import KeepBest, KeepOnTheWay
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.files import load
-from tests.commands import hindsight
 from tests.training import small
 
 SPEC = CellSpec.model_validate(
@@ -108,15 +107,15 @@ def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_pat
     made: list[Mock] = []
 
     def writer(folder: str, purge_step: int) -> Mock:
-        assert Path(folder) == tmp_path / "tb" / SPEC.name / f"run_{len(made)}"
+        assert Path(folder) == tmp_path / model.spec.name / f"run_{len(made)}"
         assert purge_step == 64
         made.append(Mock())
         return made[-1]
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", Mock(SummaryWriter=writer))
-    board = TensorBoard(tmp_path / "tb", SPEC)
-    rows = pd.read_parquet(train_cell(SPEC, tmp_path, ONCE, callbacks=[board]))
-    board.close()
+    settings: Any = {"n_steps": 64, "evaluate_every": 64, "evaluation_episodes": 5, "hidden": (8,)}
+    model = PPO("PredatorPrey-v0", prey="attract", seeds=3, **settings)
+    rows = model.learn(512, tensorboard=tmp_path).curves()
     scalars: list[dict[str, dict[int, float]]] = []
     for one in made:
         one.close.assert_called_once_with()
@@ -141,46 +140,14 @@ def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_pat
     assert all(value > 0 for value in scalars[0]["time/fps"].values())
 
 
-def test_tensorboard_reads_what_a_model_writes(tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    model = DQN("BitFlipping-v0", env_kwargs={"n_bits": 4}, seeds=2, hidden=(8,),
-                log_interval=100, learning_starts=50, evaluate_every=200)  # fmt: skip
-    model.learn(200, tensorboard=tmp_path).learn(200, tensorboard=tmp_path)
-    for run in (0, 1):
-        (folder,) = tmp_path.rglob(f"run_{run}")
-        found = accumulator.EventAccumulator(str(folder)).Reload()
-        told = {e.step: e.value for e in found.Scalars("rollout/ep_rew_mean")}
-        own = model.curves().query(f"seed == {run} and phase == 'train'").set_index("env_steps")
-        assert told == pytest.approx(own.return_mean.to_dict(), rel=1e-5)
-        assert {e.step for e in found.Scalars("eval/success_rate")} == {200, 400}
-    assert {"train/loss", "time/fps"} <= set(found.Tags()["scalars"])
-
-
 def test_without_the_package_nothing_is_trained(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     model = DQN("BitFlipping-v0", env_kwargs={"n_bits": 4}, seeds=1, hidden=(8,))
     with pytest.raises(SpecError, match="pip install tensorboard"):
         model.learn(1000, tensorboard=tmp_path)
     assert model.num_timesteps == 0
-
-
-def test_the_command_of_the_page_runs(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^hindsight (train .*)$", page, re.M)
-    small = ["--steps", "2000", "--seeds", "1", "hidden=8", "evaluation_episodes=2"]
-    words = [*command.replace("50000", "1000").split(), *small]
-
-    if find_spec("tensorboard") is None:
-        refused = hindsight(*words, cwd=tmp_path)
-        assert refused.returncode == 1 and "pip install tensorboard" in refused.stderr
-        assert not (tmp_path / "results").exists()
-        at = words.index("--tensorboard")
-        del words[at : at + 2]
-    done = hindsight(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert find_spec("tensorboard") is None or list((tmp_path / "runs").rglob("run_0/events*"))
-    kept = {kind: list((tmp_path / "results" / kind).rglob("*.pt")) for kind in ("best", "steps")}
-    assert len(kept["best"]) == 1 and {p.stem for p in kept["steps"]} == {"1000", "2000"}
-    for path in (kept["best"][0], kept["steps"][0]):
-        done = hindsight("evaluate", str(path), "--episodes", "1", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "--env", "PointReach-v0", "--tensorboard", "runs"]
+    refused = CliRunner().invoke(cli.app, words)
+    assert "pip install tensorboard" in str(refused.exception)
+    assert not list(tmp_path.iterdir())

@@ -5,7 +5,6 @@ import inspect
 import pickle
 import sys
 import warnings
-from contextlib import nullcontext
 
 import gymnasium
 import numpy as np
@@ -16,7 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.library.like_stable_baselines3 import HerReplayBuffer
 from hindsight.training.cell import prepare_process
-from tests.replay.numbered import ACTION, GOAL, REST, numbers, observed, stored_reward
+from tests.replay.numbered import Numbered, box, numbers, observed, stored_reward
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
@@ -34,27 +33,11 @@ def one_thread() -> None:
     prepare_process("cpu")
 
 
-def box(n: int) -> Box:
-    return Box(-1e6, 1e6, (n,), np.float32)
+class Pictured(Numbered):
+    """Also sees a picture."""
 
-
-class Numbered(gymnasium.Env):
-    """Spaces and rewards for numbered transitions; it is never stepped."""
-
-    observation_space = Dict({
-        "achieved_goal": box(GOAL), "camera": Box(0, 255, (2, 3), np.uint8),
-        "desired_goal": box(GOAL), "observation": box(REST),
-    })  # fmt: skip
-    action_space = box(ACTION)
-
-    def reset(self, **_):
-        return self.observation_space.sample(), {}
-
-    def compute_reward(self, achieved, desired, infos):
-        return achieved[:, 0] - 2 * desired[:, 1] + [info.get("extra", 0.0) for info in infos]
-
-    def compute_terminated(self, achieved, desired, infos):
-        return (achieved == desired).all(-1)
+    camera = Box(0, 255, (2, 3), np.uint8)
+    observation_space = Dict({**Numbered.observation_space.spaces, "camera": camera})
 
 
 def step(buffer, number: np.ndarray, over, infos=None) -> None:
@@ -78,7 +61,7 @@ def fill(buffer, n_envs: int, steps: int, seed: int = 0, first: int = 0) -> None
         step(buffer, number, over, infos)
 
 
-def pair(n_envs: int, strategy, size: int = 200, world=Numbered, **options):
+def pair(n_envs: int, strategy, size: int = 200, world=Pictured, **options):
     """A buffer of ours and one of theirs."""
     spaces = world.observation_space, world.action_space
     arguments = (size, *spaces, DummyVecEnv([world] * n_envs), "cpu")
@@ -99,12 +82,12 @@ def parts(samples) -> list[torch.Tensor]:
     return [*observations, samples.actions, samples.dones, samples.rewards]
 
 
-def assert_same_samples(ours, theirs, seed: int, n: int = 300) -> None:
+def assert_same_samples(ours, theirs, seed: int, env=None) -> None:
     """To the bit and in their order, from one state of NumPy's generator."""
     batches = []
     for buffer in (ours, theirs):
         np.random.seed(seed)  # noqa: NPY002
-        batches.append(parts(buffer.sample(n)))
+        batches.append(parts(buffer.sample(300, env=env)))
     for a, b in zip(*batches, strict=True):
         assert a.dtype == b.dtype and torch.equal(a, b)
 
@@ -127,8 +110,8 @@ def test_samples_are_theirs(strategy, n_envs, k):
 
 
 def test_a_seeded_buffer_draws_the_same_and_is_saved_with_its_generator(tmp_path):
-    env = DummyVecEnv([Numbered] * 2)
-    arguments = (200, Numbered.observation_space, Numbered.action_space, env)
+    env = DummyVecEnv([Pictured] * 2)
+    arguments = (200, Pictured.observation_space, Pictured.action_space, env)
     buffers = [HerReplayBuffer(*arguments, n_envs=2, seed=seed) for seed in (3, 3, 4)]
     for buffer in buffers:
         fill(buffer, 2, 60)
@@ -177,8 +160,8 @@ SPACES = {
 def test_samples_of_other_spaces_are_theirs(spaces):
     goal, actions = SPACES[spaces]
 
-    class Spaces(Numbered):
-        observation_space = Dict({key: goal for key in Numbered.observation_space})
+    class Spaces(Pictured):
+        observation_space = Dict({key: goal for key in Pictured.observation_space})
         action_space = actions
 
         def compute_reward(self, achieved, desired, infos):
@@ -197,18 +180,15 @@ def test_samples_of_other_spaces_are_theirs(spaces):
     assert_same_samples(ours, theirs, 0)
 
 
-def test_normalised_observations():
-    env = VecNormalize(DummyVecEnv([Numbered]), gamma=0.9)
+def test_normalised_samples_are_theirs():
+    ours, theirs = pair(1, "future", 50)
+    env = VecNormalize(DummyVecEnv([Pictured]), gamma=0.9)
+    env.ret_rms.var = np.array(9.0)
     for key, statistics in env.obs_rms.items():
         statistics.mean, statistics.var = np.full(statistics.mean.shape, len(key)), np.array(4.0)
-    arguments = (50, Numbered.observation_space, Numbered.action_space, env)
-    plain, normalised = (HerReplayBuffer(*arguments, seed=0) for _ in range(2))
-    for buffer in (plain, normalised):
+    for buffer in (ours, theirs):
         fill(buffer, 1, 30)
-    a, b = plain.sample(20), normalised.sample(20, env=env)
-    for key, values in env.normalize_obs(a.observations).items():
-        np.testing.assert_array_equal(values, b.observations[key])
-    np.testing.assert_array_equal(env.normalize_reward(a.rewards).astype(np.float32), b.rewards)
+    assert_same_samples(ours, theirs, 0, env)
 
 
 def small_model(algorithm, env, **options):
@@ -239,26 +219,14 @@ def test_their_algorithms_train_on_it(algorithm):
     assert 0.2 < reached.mean() < 0.95
 
 
-def bits(n: int, n_envs: int = 1, **options):
-    """Stable-Baselines3's environment, which has no compute_terminated."""
-    return make_vec_env(lambda: BitFlippingEnv(n, **options), n_envs)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "images"), [("SAC", False), ("TD3", True), ("DDPG", False), ("DQN", True)]
-)
+@pytest.mark.parametrize(("algorithm", "images"), [("DDPG", False), ("DQN", True)])
 def test_their_algorithms_train_in_their_environment(algorithm, images):
-    """Bits or images of them; an episode has at most four steps."""
-    env = bits(4, 2, continuous=algorithm != "DQN", image_obs_space=images)
+    """Bits or images of them; without a compute_terminated, terminations stay as stored."""
+    options = {"continuous": algorithm != "DQN", "image_obs_space": images}
+    env = make_vec_env(lambda: BitFlippingEnv(4, **options), 2)
     model = small_model(algorithm, env, copy_info_dict=True).learn(60)
     assert model._n_updates > 0 and 54 <= model.replay_buffer.size() <= 60
-
-
-def test_without_compute_terminated_terminations_stay():
-    model = small_model("SAC", bits(2, continuous=True), n_sampled_goal=10**6).learn(200)
-    stored = model.replay_buffer
-    assert 0 < stored.dones.mean() < 1
-    assert abs(float(stored.sample(2000).dones.mean()) - stored.dones.mean()) < 0.06
+    assert model.replay_buffer.buffer.ring.relabelling.fidelity == "released"
 
 
 # --- through their models -------------------------------------------------------------------------
@@ -272,18 +240,8 @@ def parameters(model) -> torch.Tensor:
     return torch.cat([parameter.detach().ravel() for parameter in model.policy.parameters()])
 
 
-def test_training_with_a_seed_is_reproducible():
-    """The model's seed also decides what the buffer draws, unless that has its own."""
-    a, b, c = (
-        parameters(small_model("SAC", DummyVecEnv([point_reach] * 2), **options).learn(60))
-        for options in ({}, {}, {"seed": 1})
-    )
-    assert torch.equal(a, b) and not torch.equal(a, c)
-
-
-@pytest.mark.parametrize("truncate", [True, False])
-def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
-    """It continues to learn, with the rewards of its new environment.
+def test_a_model_saves_and_loads_its_buffer(tmp_path):
+    """It continues to learn, with open episodes, and with the rewards of its new environment.
 
     The buffer keeps a function passed in, even a lambda, which pickle cannot write.
     """
@@ -306,21 +264,14 @@ def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
     env = DummyVecEnv([lambda: point_reach(0.15)] * 2)
     other = stable_baselines3.SAC.load(tmp_path / "model", env=env, device="cpu")
     assert other.replay_buffer.size() == 0
-    words = "last trajectory in the replay buffer will be truncated: open episodes"
-    with pytest.warns(UserWarning, match=words) if truncate else nullcontext():
-        other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=truncate)
-    assert not other.replay_buffer.full and other.replay_buffer.pos == 30
-    assert other.replay_buffer.size() == (60 if truncate else 56)
+    other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=False)
     ours, theirs = model.replay_buffer, other.replay_buffer
-    assert theirs.buffer.ring.elapsed.tolist() == ([[0, 0]] if truncate else [[2, 2]])
-    for name in ("actions", "rewards"):
-        np.testing.assert_array_equal(getattr(theirs, name), getattr(ours, name))
-    assert (theirs.dones[29] == truncate).all() and not ours.dones[29].any()
-    if not truncate:
-        a, b = ours.sample(200), theirs.sample(200)
-        assert torch.equal(a.observations["desired_goal"], b.observations["desired_goal"])
-        assert torch.equal(a.actions, b.actions) and torch.equal(a.dones, b.dones)
-        assert not torch.equal(a.rewards, b.rewards)
+    assert not theirs.full and theirs.pos == 30 and theirs.size() == 56
+    assert theirs.buffer.ring.elapsed.tolist() == [[2, 2]]
+    a, b = ours.sample(200), theirs.sample(200)
+    assert torch.equal(a.observations["desired_goal"], b.observations["desired_goal"])
+    assert torch.equal(a.actions, b.actions) and torch.equal(a.dones, b.dones)
+    assert not torch.equal(a.rewards, b.rewards)
     batch = theirs.sample(500)
     goals = batch.observations["desired_goal"], batch.next_observations["achieved_goal"]
     near = torch.linalg.vector_norm(goals[0] - goals[1], dim=1) <= 0.15
@@ -336,11 +287,16 @@ def test_a_model_saves_and_loads_its_buffer(tmp_path, truncate):
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("truncate", [False, True])
+@pytest.mark.parametrize(
+    ("truncate", "limits"), [(False, True), (True, True), (True, False)], ids=str
+)
 @pytest.mark.filterwarnings("ignore:The last trajectory in the replay buffer will be truncated")
-def test_arrays_are_theirs(n_envs, truncate):
-    """Of buffers with 40 rows, empty at first and then overwritten several times."""
-    ours, theirs = pair(n_envs, "future", size=40 * n_envs)
+def test_arrays_are_theirs(n_envs, truncate, limits):
+    """Of buffers with 40 rows, empty at first and then overwritten several times.
+
+    limits: time limits are told from terminations, as by default.
+    """
+    ours, theirs = pair(n_envs, "future", 40 * n_envs, handle_timeout_termination=limits)
     for more in (7, 33, 15, 135):
         for buffer in (ours, theirs):
             fill(buffer, n_envs, more, seed=more)
@@ -364,18 +320,6 @@ def test_arrays_are_theirs(n_envs, truncate):
             assert not a[~finished].any()
 
 
-@pytest.mark.filterwarnings("ignore:The last trajectory in the replay buffer will be truncated")
-def test_a_cut_is_a_termination_where_time_limits_are():
-    ours, theirs = pair(2, "future", size=80, handle_timeout_termination=False)
-    for buffer in (ours, theirs):
-        fill(buffer, 2, 7, seed=0)
-        buffer.truncate_last_trajectory()
-    assert_same_samples(ours, theirs, 7)
-    for name in ("dones", "timeouts"):
-        np.testing.assert_array_equal(getattr(ours, name)[:7], getattr(theirs, name)[:7])
-    assert ours.dones[6].all()
-
-
 def test_it_needs_no_stable_baselines3(monkeypatch):
     monkeypatch.setitem(sys.modules, "stable_baselines3.her.her_replay_buffer", None)
     spec = importlib.util.spec_from_file_location("alone", inspect.getfile(HerReplayBuffer))
@@ -383,7 +327,7 @@ def test_it_needs_no_stable_baselines3(monkeypatch):
     monkeypatch.setitem(sys.modules, "alone", alone)
     spec.loader.exec_module(alone)
     assert issubclass(HerReplayBuffer, Theirs) and not issubclass(alone.HerReplayBuffer, Theirs)
-    arguments = Numbered.observation_space, Numbered.action_space, Numbered()
+    arguments = Pictured.observation_space, Pictured.action_space, Pictured()
     buffer = alone.HerReplayBuffer(50, *arguments)
     fill(buffer, 1, 20)
     assert len(buffer.sample(9).rewards) == 9
@@ -395,7 +339,7 @@ def test_it_needs_no_stable_baselines3(monkeypatch):
         ({"n_sampled_goal": -1}, "n_sampled_goal: -1 is not allowed; it must be a whole num"),
         ({"goal_selection_strategy": "best"}, "goal_selection_strategy: 'best' is not allowed"),
         ({"optimize_memory_usage": True}, "optimize_memory_usage: True is not allowed"),
-        ({"env": None}, "env: None is not allowed; pass an environment, whose compute_rew"),
+        ({"env": None}, "compute_reward: None is not allowed, because the environment has no su"),
         (
             {"env": gymnasium.make_vec("PointReach-v0", 2)},
             "env: AutoresetMode.NEXT_STEP is not allowed, because next_obs",
@@ -405,9 +349,9 @@ def test_it_needs_no_stable_baselines3(monkeypatch):
 def test_invalid_arguments(arguments, message):
     given = {
         "buffer_size": 50,
-        "observation_space": Numbered.observation_space,
-        "action_space": Numbered.action_space,
-        "env": DummyVecEnv([Numbered]),
+        "observation_space": Pictured.observation_space,
+        "action_space": Pictured.action_space,
+        "env": DummyVecEnv([Pictured]),
     }
     with pytest.raises(ValueError, match=message):
         HerReplayBuffer(**{**given, **arguments})

@@ -1,11 +1,10 @@
 """Relabelled trajectories by plain loops, written from the papers' description, not from the code.
 
 Lists of entries are made one environment at a time.  Both sides receive the same uniform numbers.
-The rollouts are of three kinds.  A walk on a lattice has random outcomes and lengths, so that some
-have no success, no failure or no whole episode; predator-prey's rules judge it.  A point mass and
-bits come from their environments, where a time limit truncates.  Points are near each other and
-bits few, so that goals are achieved by chance; each step's achieved goal differs from the next
-one's: otherwise a goal or reward taken one step off would go unnoticed.
+The rollouts come from three environments and random policies.  In predator-prey, nothing truncates
+and failing costs 1; the achieved goal may be an object that is never touched.  The episodes of a
+point mass and of bits are truncated by a time limit.  Places are near each other and bits few, so
+that goals are achieved by chance.
 """
 
 import math
@@ -22,7 +21,7 @@ from torch import Tensor
 from hindsight.algorithms import ppo
 from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.point_reach import PointReach
-from hindsight.envs.predator_prey import Intercepting, PredatorPrey
+from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
@@ -33,10 +32,7 @@ from hindsight.specs.hindsight import HindsightSpec
 GAMMA, LAMBDA = 0.9, 0.8
 SPEC = PPOSpec(gamma=GAMMA, gae_lambda=LAMBDA)
 CPU = torch.device("cpu")
-KINDS = ("walk", "point", "bits")
-G = 2  # numbers in a goal of a walk
-FAR = 1000.0  # where the goals of walks lie that fail
-MOVES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (2, 1), (-1, 2)], np.float32)
+KINDS = ("prey", "point", "bits")
 Value = Callable[..., list[float]]  # of several observations
 
 
@@ -79,7 +75,7 @@ class Entry:
 
 @dataclass
 class Case:
-    """A rollout that may begin in the middle of episodes, its task, and an agent for values."""
+    """A rollout that may begin in the middle of episodes, its task, and the agent that acted."""
 
     rollout: Rollout
     task: Any
@@ -132,97 +128,20 @@ class Case:
         return entries, self.value(run)(following)[0]
 
 
-def task_of(box: float, distance: float) -> Intercepting:
-    spec = PredatorPreySpec(n_dims=G, grid_size=box, interception_distance=distance)
-    return Intercepting(spec)
-
-
-def rollout_of(
-    paths: list[list[list[tuple[np.ndarray, bool]]]],
-    steps: int,
-    begins: list[list[bool]],
-    task: Intercepting,
-) -> Rollout:
-    """Episodes (points [T + 1, 2], whether it succeeds) of each run and environment.
-
-    The last one of an environment is cut where the rollout ends.
-    """
-    rng = np.random.default_rng(0)
-    size = (len(paths), len(paths[0]), steps)
-    obs = rng.integers(-6, 7, (size[0], size[1], steps + 1, 3 * G)).astype(np.float32)
-    following = np.zeros((*size, G), np.float32)
-    terminated, starts = np.zeros(size, bool), np.zeros(size, bool)
-    for run, env in np.ndindex(*size[:2]):
-        t = 0
-        for points, succeeds in paths[run][env]:
-            starts[run, env, t] = t > 0 or begins[run][env]
-            n = min(len(points) - 1, steps - t)
-            obs[run, env, t : t + n + 1, :G] = points[: n + 1]
-            obs[run, env, t : t + n, G : 2 * G] = points[-1] if succeeds else FAR
-            following[run, env, t : t + n] = points[1 : n + 1]
-            t += n
-            terminated[run, env, t - 1] = n == len(points) - 1
-            if t == steps:
-                break
-        assert t == steps, "the episodes must fill the rollout"
-        obs[run, env, steps, :G] = 0
-    every, after, ended = map(torch.from_numpy, (obs, following, terminated))
-    rewards, success = task.reward(after, every[:, :, :-1, G : 2 * G], ended)
-    # A walk that passes its goal goes on: its outcome is that of its end.
-    success &= ended
-    rewards = success.float() - (ended & ~success).float()
-    actions = torch.from_numpy(rng.standard_normal((*size, G)).astype(np.float32))
-    return Rollout(
-        every[:, :, :-1], actions, after, rewards, ended, success,
-        torch.from_numpy(starts), every[:, :, -1],
-    )  # fmt: skip
-
-
-def walk(rng: np.random.Generator, steps: int, box: float) -> np.ndarray:
-    """Points [steps + 1, 2] on the lattice and in the box, each different from the one before."""
-    points = [rng.integers(-1, 2, G).astype(np.float32)]
-    while len(points) <= steps:
-        new = points[-1] + MOVES[rng.integers(len(MOVES))]
-        if np.abs(new).max() <= box:
-            points.append(new)
-    return np.array(points)
-
-
-def walks(draw: st.DrawFn, runs: int) -> tuple[Rollout, Intercepting, Rules]:
-    """Several environments, with equal or mixed outcomes, cut at the end or not.
-
-    Some episodes move by 0.0013 at a time only, so that the filter leaves them out unless they are
-    long.
-    """
-    envs, steps = draw(st.integers(1, 3)), draw(st.integers(1, 20))
-    box = draw(st.sampled_from([3.0, 10.0]))
-    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-    succeeding = draw(st.sampled_from([0.0, 0.2, 0.5, 1.0]))
-    longest, still = draw(st.integers(1, 12)), draw(st.sampled_from([0.0, 0.5]))
-    exactly, cut = draw(st.booleans()), draw(st.booleans())
-    paths, begins = [], []
-    for _ in range(runs):
-        paths.append([])
-        begins.append([not cut or bool(rng.integers(2)) for _ in range(envs)])
-        for _ in range(envs):
-            left, episodes = steps, []
-            while left > 0:
-                length = int(rng.integers(1, longest + 1))
-                length = min(length, left) if exactly else length
-                points = walk(rng, length, box)
-                if rng.random() < still:
-                    points = points[0] + np.float32(0.0013) * (points - points[0])
-                episodes.append((points, bool(rng.random() < succeeding)))
-                left -= length
-            paths[-1].append(episodes)
-    distance = float(rng.choice([0.5, 1.0, 1.45]))
-    task = task_of(box, distance)
-    rules = Rules(distance, (0.0, 1.0), success_ends=True, box=box)
-    return rollout_of(paths, steps, begins, task), task, rules
-
-
 def environment_of(draw: st.DrawFn, kind: str, seeds: list[int]) -> tuple[Any, Rules]:
-    limit, envs = draw(st.integers(1, 6)), draw(st.integers(1, 2))
+    limit, envs = draw(st.integers(1, 6)), draw(st.integers(1, 3))
+    if kind == "prey":
+        r, box = draw(st.sampled_from([0.5, 1.2])), draw(st.sampled_from([2.5, 10.0]))
+        prey = PredatorPreySpec(
+            n_dims=2,
+            grid_size=box,
+            interception_distance=r,
+            max_steps=limit,
+            prey=draw(st.sampled_from(["static", "attract"])),
+            pushes_object=draw(st.booleans()),
+        )
+        rules = Rules(r, (0.0, 1.0), success_ends=True, box=box)
+        return PredatorPrey(prey, seeds, envs), rules
     if kind == "point":
         # At most 0.15 per step; the threshold is a little more than half of that.
         spec = PointReachSpec(max_steps=limit, dt=0.15, threshold=0.11)
@@ -236,22 +155,16 @@ def environment_of(draw: st.DrawFn, kind: str, seeds: list[int]) -> tuple[Any, R
 def cases(draw: st.DrawFn, kind: str, least_runs: int = 1) -> Case:
     runs, seed = draw(st.integers(least_runs, 3)), draw(st.integers(0, 2**16))
     seeds = list(range(seed, seed + runs))
-
-    def rows_of(agent: ppo.ActorCritic) -> Tensor:
-        rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
-        return rows + 0.3 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
-
-    if kind == "walk":
-        agent = ppo.ActorCritic.of(3 * G, G, (6,))
-        # Observations are large: smaller parameters keep the values apart.
-        return Case(*walks(draw, runs), agent, 0.2 * rows_of(agent), seeds)
     env, rules = environment_of(draw, kind, seeds)
     discrete = env.n_choices is not None
     outputs = env.n_choices if discrete else env.action_size
     agent = ppo.ActorCritic.of(env.observation_size, outputs, (6,), discrete)
-    rows, steps, before = rows_of(agent), draw(st.integers(1, 16)), draw(st.integers(0, 3))
+    rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
+    rows += 0.3 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
+    steps, before = draw(st.integers(1, 20)), draw(st.integers(0, 3))
     noise = np.random.default_rng(seed).gumbel(size=(3 + steps, *env.elapsed.shape, outputs))
     noise = torch.from_numpy(noise.astype(np.float32))
+    env.prepare_rollout(1, before + steps)
     if before:
         ppo.collect(env, agent, rows, noise[:before])
     rollout = ppo.collect(env, agent, rows, noise[3:])

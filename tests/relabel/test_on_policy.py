@@ -25,7 +25,7 @@ from tests.relabel.reference import (
 )
 
 STRATEGIES = st.sampled_from(["final", "future", "episode"])
-SHARES = (None, 0.25, 0.45)  # of the box, beyond which a goal of some walks lies
+SHARES = (None, 0.25, 0.45)  # of the box, beyond which some goals lie
 
 
 def relabelled(case: Case, spec: HindsightSpec) -> tuple[Trajectories, Tensor]:

@@ -5,6 +5,7 @@ The references walk over lists of episodes, one run at a time, with the same uni
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,19 +28,15 @@ from tests.relabel.reference import (
     KINDS,
     Case,
     Entry,
-    G,
     assert_copy,
     cases,
     entry,
     of_untrained_policies,
-    rollout_of,
-    task_of,
 )
 
 SHARES = [i / 20 for i in range(21)]
 TARGETS = st.lists(st.sampled_from(SHARES), min_size=3, max_size=3)  # of up to three runs
 DISTANCES = [1.1, 1.5, 2.0, 4.0, 8.0]
-LENGTHS = [1 + i % 3 for i in range(12)]  # of episodes
 FAILURES = st.sampled_from([("untargeted", 1.1), *(("targeted", d) for d in DISTANCES)])
 
 
@@ -143,7 +140,7 @@ def failure_goals(case: Case, spec: HindsightSpec) -> dict[tuple[int, int, int],
     whole = [place[:4] for place in case.segments() if place[4]]
     of_runs = [[place for place in whole if place[0] == run] for run in range(len(case.seeds))]
     draw, (_, envs, steps) = Draws(case.seeds, 1, CPU), case.rollout.rewards.shape
-    draw(3, envs * steps)  # who is chosen
+    draw(3, envs * steps)  # the order in which episodes are chosen
     numbers = draw(max(map(len, of_runs)), 100, case.g).double().numpy()
     return {
         place[:3]: failure_goal(case, spec, case.points(*place), u)
@@ -173,6 +170,11 @@ def test_described_is_the_walk_over_episodes(kind, data, target, failures):
 
     goals = failure_goals(case, spec)
     kept, outcomes, heads = np.zeros((3, len(case.seeds), 2), int)
+    # Of each run, whole episodes in the order in which they become successes, and of each outcome,
+    # real episodes and copies in the order in which they are kept: place in it, and whether.
+    as_success: list[list[tuple[float, bool]]] = [[] for _ in case.seeds]
+    stay: dict[tuple[int, bool], list[tuple[float, bool]]] = defaultdict(list)
+    priority = Draws(case.seeds, 1, CPU)(3, *rollout.rewards.shape[1:]).numpy()
     for run, env, a, b, whole in case.segments():
         here = (run, env, slice(a, b + 1))
         reached = rollout.next_achieved[run, env, b].numpy()
@@ -184,12 +186,16 @@ def test_described_is_the_walk_over_episodes(kind, data, target, failures):
         outcomes[run, int(not succeeded)] += 1
         assert real.valid[here].all() or not real.valid[here].any(), "kept or dropped whole"
         kept[run, int(not succeeded)] += bool(real.valid[here].any())
+        goal = copies.obs[run, env, a, g : 2 * g].numpy()
+        fails = not (goal == reached).all()
+        becomes, of_real, of_copy = priority[run, :, env, a]
+        as_success[run].append((becomes + (goals[run, env, a] is not None), not fails))
+        stay[run, succeeded].append((of_real, bool(real.valid[here].any())))
+        stay[run, not fails].append((of_copy, bool(copies.valid[here].any())))
         if not copies.valid[here].any():
             continue
-        goal = copies.obs[run, env, a, g : 2 * g].numpy()
         expected = case.copy_of(run, env, (a, b), goal)
         assert_copy(case, copies, advantage, (run, env), (a, b), expected)
-        fails = not (goal == reached).all()
         kept[run, int(fails)] += 1
         if fails:
             assert case.rules.contains(goal) and not any(e.success for e in expected[0])
@@ -198,6 +204,9 @@ def test_described_is_the_walk_over_episodes(kind, data, target, failures):
             if spec.failures == "targeted":
                 away = spec.failure_distance * case.task.threshold
                 assert math.dist(goal, reached) == pytest.approx(away, abs=1e-5)
+    for order in (*as_success, *stay.values()):
+        flags = [flag for _, flag in sorted(order)]
+        assert flags == sorted(flags, reverse=True), "the first in order are chosen"
     ends = case.task.terminates_on_success
     logged = success_counts(real, ends) + success_counts(copies, ends)
     # The column of the log also counts the ends of episodes that began before the rollout.
@@ -221,46 +230,6 @@ def test_a_run_among_others_is_that_run_alone(kind, fidelity, data, target, fail
         assert one.keys() == several.keys()
         for name, x in one.items():
             assert torch.equal(x, several[name][last:]), name
-
-
-def copied(target: float, outcomes: list[bool], runs: int) -> tuple[Trajectories, Trajectories]:
-    """Short episodes in the corner, the same in every run; each run draws its own numbers."""
-    episodes = [
-        (np.array([(9.0, 9.0 - 0.25 * i) for i in range(LENGTHS[n] + 1)], np.float32), succeeds)
-        for n, succeeds in enumerate(outcomes)
-    ]
-    task = task_of(box=10.0, distance=0.5)
-    steps = sum(LENGTHS[: len(outcomes)])
-    rollout = rollout_of([[episodes]] * runs, steps, [[True]] * runs, task)
-    spec = HindsightSpec(s_ratio=target, fidelity="described")
-    draws = Draws(range(runs), 1, CPU)
-    return s_ratio.described(rollout, spec, task, torch.full((runs,), target), draws)
-
-
-def test_dropped_episodes_and_successes_are_random():
-    """Twelve episodes in 600 runs: each is dropped, and copied as a success, equally often."""
-    runs, half = 600, [i % 2 == 0 for i in range(12)]
-    firsts = np.cumsum([0, *LENGTHS[:-1]])
-    real, copies = copied(0.8, half, runs)
-    assert copies.valid[..., firsts].all()
-    kept = real.valid[:, 0, firsts].float().mean(0).tolist()
-    assert kept[::2] == [1.0] * 6
-    # 18 successes: round(0.25 * 18) = 4 failures of 6.
-    assert kept[1::2] == pytest.approx([4 / 6] * 6, abs=0.08)
-    # S = 0.5: 6 of 12 copies are successes.
-    real, copies = copied(0.5, half, runs)
-    assert real.valid.all() and copies.valid[..., firsts].all()
-    goals = copies.obs[:, 0, firsts, G : 2 * G]
-    ends = torch.tensor([(9.0, 9.0 - 0.25 * n) for n in LENGTHS])
-    as_success = (goals == ends).all(-1).float()
-    assert (as_success.sum(1) == 6).all()
-    assert as_success.mean(0).tolist() == pytest.approx([0.5] * 12, abs=0.08)
-    # Twelve real successes, twelve copies as failures: S = 0.2 leaves three of the former.
-    real, copies = copied(0.2, [True] * 12, runs)
-    assert real.valid[:, 0, firsts].sum(1).tolist() == [3] * runs
-    assert copies.valid[..., firsts].all()
-    kept = real.valid[:, 0, firsts].float().mean(0).tolist()
-    assert kept == pytest.approx([0.25] * 12, abs=0.08)
 
 
 # --- released -------------------------------------------------------------------------------------
@@ -357,15 +326,10 @@ def test_released_is_the_authors_algorithm(kind, data, target):
 
 @pytest.mark.parametrize("target", [0.0, 0.05, 0.3, 0.5, 0.6, 0.95, 1.0])
 def test_surplus_is_the_authors_formula(target):
-    counts = list(itertools.product(range(0, 40), range(0, 40)))
+    counts = torch.tensor(list(itertools.product(range(40), range(40))))
     shares = torch.full((len(counts),), target)
-    found = torch.stack(s_ratio.surplus(shares, *torch.tensor(counts).T), dim=1).tolist()
-    exact = float(shares[0])
-    assert found == [list(dropped(exact, *each)) for each in counts]
-    for (good, bad), (good_dropped, bad_dropped) in zip(counts, found, strict=True):
-        # It meets its target to within one trajectory: of the whole where it can.
-        left = (good - good_dropped, bad - bad_dropped)
-        assert min(left) >= 0 and off(exact, left) <= 1 + 1e-5
+    found = torch.stack(s_ratio.surplus(shares, *counts.T), dim=1).tolist()
+    assert found == [list(dropped(float(shares[0]), *each)) for each in counts.tolist()]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Transitions that carry their number in every field, and a replay buffer of plain lists.
+"""Transitions that carry their number in every field, their environment, and plain lists of them.
 
 A field's value is 10 x the transition's number + the field's number + the component / 8, so that a
 test notices any misalignment.  No observation after an action equals the next one before an action.
@@ -7,8 +7,10 @@ test notices any misalignment.  No observation after an action equals the next o
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import gymnasium
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Dict
 
 from hindsight.replay.buffer import ReplayBuffer, RowLayout
 
@@ -48,16 +50,50 @@ def observation(transition: np.ndarray, goal: np.ndarray | None = None, *, after
     return np.concatenate([*observed(transition, goal, after=after).values()], axis=-1)
 
 
-def add(buffer: ReplayBuffer, number: np.ndarray, *ends: np.ndarray | None) -> None:
+def add(buffer: ReplayBuffer, number: np.ndarray, *ends: np.ndarray) -> None:
     """A step [run, env] of transitions with these numbers: terminated, truncated, success."""
     step = observation(number), numbers(number, "action"), stored_reward(number)
     given = (*step, observation(number, after=True), *ends)
-    buffer.add(*(None if x is None else torch.from_numpy(x) for x in given))
+    buffer.add(*map(torch.from_numpy, given))
 
 
 def stored_reward(transition: np.ndarray) -> np.ndarray:
     """The environment's rewards [...]."""
     return (0.5 + np.asarray(transition)).astype(np.float32)
+
+
+def box(n: int) -> Box:
+    return Box(-1e6, 1e6, (n,), np.float32)
+
+
+class Numbered(gymnasium.Env):
+    """Spaces and functions for numbered transitions; it is never stepped.
+
+    Every third transition achieves its own goal.
+    """
+
+    observation_space = Dict(
+        {"achieved_goal": box(GOAL), "desired_goal": box(GOAL), "observation": box(REST)}
+    )
+    action_space = box(ACTION)
+
+    def __init__(self, n_envs: int | None = None) -> None:
+        if n_envs is not None:
+            self.num_envs = n_envs
+
+    def reset(self, **_):
+        return self.observation_space.sample(), {}
+
+    def compute_reward(self, achieved, desired, infos):
+        """Depends on both goals and on the info."""
+        assert achieved.dtype == desired.dtype == np.float32
+        extra = [info.get("extra", 0.0) for info in infos]
+        return achieved[:, 0] - 2 * desired[:, 1] + 1e5 * np.array(extra)
+
+    def compute_terminated(self, achieved, desired, infos):
+        assert len(infos) == len(achieved)
+        own = achieved[:, 0] - desired[:, 0] == numbers(0, "next achieved")[0] - 1
+        return (achieved == desired).all(-1) | own & (achieved[:, 0] // 10 % 3 == 0)
 
 
 @dataclass(frozen=True)

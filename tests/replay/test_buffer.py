@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight.replay.buffer import STEP, Relabelling, ReplayBuffer, RowLayout, draws
+from hindsight.replay.prioritized import PrioritizedReplayBuffer
 from hindsight.replay.transitions import Batch
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.examples import quick
@@ -49,10 +50,16 @@ class Both:
 
     @classmethod
     def of(
-        cls, runs: int, envs: int, slots: int, relabelling: Relabelling, seed: int = 0
+        cls,
+        runs: int,
+        envs: int,
+        slots: int,
+        relabelling: Relabelling,
+        seed: int = 0,
+        kind: type[ReplayBuffer] = ReplayBuffer,
     ) -> "Both":
         lists = [[Slots(slots, slots // 2) for _ in range(envs)] for _ in range(runs)]
-        buffer = ReplayBuffer(runs, envs, envs * slots, ROW, relabelling)
+        buffer = kind(runs, envs, envs * slots, ROW, relabelling)
         return cls(buffer, lists, np.random.default_rng(seed))
 
     def step(self, ends: float) -> None:
@@ -65,17 +72,12 @@ class Both:
         terminated = (kind < ends / 2) | success * (kind < ends)
         truncated = (kind < ends) & ~terminated
         self.history.append((number, terminated, truncated, success))
-        self.add_to(self.buffer, self.history[-1])
+        add(self.buffer, *self.history[-1])
         for (run, env), *how in zip(
             np.ndindex(shape), *map(np.ravel, self.history[-1]), strict=True
         ):
             number_, ended, cut, succeeded = (x.item() for x in how)
             self.lists[run][env].add(Transition(number_, ended, succeeded), ended or cut)
-
-    @staticmethod
-    def add_to(buffer: ReplayBuffer, step: tuple) -> None:
-        *first, success = step
-        add(buffer, *first, success if buffer.relabelling.terminates_on_success else None)
 
     def expected(self, uniform: np.ndarray) -> list[list[Expected]]:
         """What the lists draw with `uniform` [run, sample, 3]."""
@@ -91,7 +93,7 @@ def under(e: Expected, how: Relabelling) -> tuple[bool, bool]:
     terminated, success = e.transition.terminated, e.transition.success
     if how.fidelity == "released":
         return terminated, False
-    failed = terminated and not (how.terminates_on_success and success)
+    failed = terminated and not success
     if e.goal == -1 or not how.terminates_on_success:
         return terminated, failed
     return failed or e.goal == e.transition.number, failed
@@ -156,22 +158,27 @@ def test_among_a_million_transitions_each_is_as_likely_as_another():
     assert (np.bincount(index[0], minlength=1_000_000) == 2).all()
 
 
+@pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
-def test_a_run_alone_samples_the_same_as_among_others(strategy):
+def test_a_run_alone_samples_the_same_as_among_others(strategy, prioritized):
     how = Relabelling(strategy, k=2, terminates_on_success=True)
-    both = Both.of(3, 2, 12, how)
+    kind = PrioritizedReplayBuffer if prioritized else ReplayBuffer
+    both = Both.of(3, 2, 12, how, kind=kind)
+    alone, kept = kind(1, 2, 24, ROW, how), kind(3, 2, 24, ROW, how)
     for _ in range(40):
         both.step(0.3)
+        add(alone, *(values[1:2] for values in both.history[-1]))
+        if prioritized and both.buffer.finished().sum(1).all():
+            index, errors = both.buffer.choose(draws([7, 8, 9], 4, (3,))), both.rng.random((3, 3))
+            both.buffer.update_priorities(index, errors)
+            alone.update_priorities(index[1:2] - alone.left.size, errors[1:2])
     together = both.buffer.sample(draws([7, 8, 9], 5, (32, 3)), reward)
-    alone = ReplayBuffer(1, 2, 24, ROW, how)
-    for step in both.history:
-        both.add_to(alone, tuple(values[1:2] for values in step))
     batch = alone.sample(draws([8], 5, (32, 3)), reward)
-    kept = ReplayBuffer(3, 2, 24, ROW, how)
     kept.load_state_dict(both.buffer.state_dict())
     kept.select(torch.tensor([1]))
     after = kept.sample(draws([8], 5, (32, 3)), reward)
-    for name in ("obs", "actions", "rewards", "next_obs", "terminated"):
+    names = ["obs", "actions", "rewards", "next_obs", "terminated"]
+    for name in names + ["weight"] * prioritized:
         expected = getattr(together, name)[1]
         torch.testing.assert_close(getattr(batch, name)[0], expected, rtol=0, atol=0)
         torch.testing.assert_close(getattr(after, name)[0], expected, rtol=0, atol=0)
@@ -205,8 +212,6 @@ def test_shapes_that_would_shift_or_spread(name):
         message = f"{name}: shape .* is not allowed; it must be {re.escape(str((*right.shape,)))}"
         with pytest.raises(ValueError, match=message):
             buffer.add(**{**step, name: wrong})
-    with pytest.raises(ValueError, match="success: None is not allowed"):
-        buffer.add(**{**step, "success": None})
     assert buffer.position == 1
 
 

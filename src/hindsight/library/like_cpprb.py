@@ -24,8 +24,8 @@ from hindsight.replay.fields import (
     Rows,
     check_finite,
     check_function,
-    judged,
     laid_out,
+    per_goal,
     truth,
 )
 from hindsight.specs.base import Fidelity
@@ -331,9 +331,12 @@ class HindsightReplayBuffer(FieldBuffer):
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
         names = (self._next_state, self._action, "goal")
         arguments = [self.fields[name].read(rows) for name in names]
-        recomputes = self.ring.relabelling.terminates_on_success
-        ends = ("terminated_func", self._terminated) if recomputes else None
-        return judged(len(rows), arguments, ("reward_func", self._reward), ends)
+        n = len(rows)
+        rewards = per_goal("reward_func", self._reward, arguments, n)
+        if not self.ring.relabelling.terminates_on_success:
+            return rewards, np.zeros(n, bool)
+        ends = per_goal("terminated_func", self._terminated, arguments, n)
+        return rewards, ends.astype(bool)
 
 
 def _whole(value: Any) -> Any:

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from gymnasium.spaces import Discrete, Space
 
-from hindsight.replay.buffer import NOTHING_TO_SAMPLE, check_choice, check_count
+from hindsight.replay.buffer import check_choice, check_count
 from hindsight.replay.fields import Array, Rows, truth
-from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of, observation_keys
+from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import Fidelity
 from hindsight.specs.replay import EpisodeStrategy
 
@@ -111,10 +111,8 @@ class HerReplayBuffer:
             copy_infos=copy_info_dict,
             seed=seed,
         )
-        spaces = self.buffer.observation_space
-        self._discrete = [
-            key for key in observation_keys(spaces) if isinstance(spaces[key], Discrete)
-        ]
+        parts = self.buffer.parts.items()
+        self._discrete = [key for key, space in parts if isinstance(space, Discrete)]
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays in Stable-Baselines3's layout.
         self.buffer_size = self.buffer.ring.n_slots
@@ -123,8 +121,7 @@ class HerReplayBuffer:
 
     def set_env(self, env: Any) -> None:
         """Set the environment, which a pickled buffer lacks; raises ValueError if it is unfit."""
-        spaces = self.buffer.observation_space, self.buffer.action_space
-        self.buffer.set_env(_seen(env, *spaces, self.n_envs))
+        self.buffer.set_env(env)
 
     @property
     def pos(self) -> int:
@@ -208,7 +205,7 @@ class HerReplayBuffer:
             row, env = self._finished().nonzero()
             self._order = state, env * ring.n_slots + row
         if not len(self._order[1]):
-            raise ValueError(NOTHING_TO_SAMPLE.format(""))
+            ring.check_can_sample()  # raises
         return self._order[1]
 
     def _finished(self) -> Array:
@@ -221,13 +218,12 @@ class HerReplayBuffer:
     @property
     def observations(self) -> dict[str, Array]:
         """Observations by key, [row, env, ...]."""
-        return {key: self._array(key) for key in observation_keys(self.buffer.observation_space)}
+        return {key: self._array(key) for key in self.buffer.parts}
 
     @property
     def next_observations(self) -> dict[str, Array]:
         """Next observations by key, [row, env, ...]."""
-        keys = observation_keys(self.buffer.observation_space)
-        return {key: self._array(f"next {key}") for key in keys}
+        return {key: self._array(f"next {key}") for key in self.buffer.parts}
 
     @property
     def actions(self) -> Array:
@@ -319,11 +315,7 @@ def _single(actions: Array) -> Array:
 
 
 def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> SimpleNamespace:
-    """Stand in for a vector environment with these spaces; raise ValueError if `env` is None."""
-    if env is None:
-        raise ValueError(
-            "env: None is not allowed; pass an environment, whose compute_reward is needed"
-        )
+    """Stand in for a vector environment with these spaces."""
     return SimpleNamespace(
         single_observation_space=observations,
         single_action_space=actions,

@@ -216,7 +216,8 @@ class Model:
         self._must_be_whole()
         if total_timesteps < 1:
             raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; use 1 or more")
-        callbacks = _callbacks(callback)
+        several = callback if isinstance(callback, Sequence) else [callback]
+        callbacks = [each for each in several if each is not None]
         prepare_process(self.device)
         with ExitStack() as stack:
             self._board = None
@@ -567,7 +568,6 @@ class Model:
         path: str | Path,
         env: Given | None = None,
         *,
-        env_kwargs: Mapping[str, Any] | None = None,
         device: str = "cpu",
         workers: int | None = None,
     ) -> Self:
@@ -580,7 +580,6 @@ class Model:
             env: the environment.  None: the one that the file names, which must be one of this
                 package, of gymnasium-robotics, or already registered.  Its id alone keeps the
                 parameters of the training.
-            env_kwargs: arguments for the environment; only if `env` is an id or a function.
             device: as for a new model.
             workers: as for a new model.
 
@@ -590,7 +589,7 @@ class Model:
         """
         file = PolicyFile.read(Path(path))
         try:
-            spec, rows = _cell_in(file, env, env_kwargs)
+            spec, rows = _cell_in(file, env)
             kinds: Any = {kind.algorithm: kind for kind in (PPO, SAC, TD3, DDPG, DQN)}
             kind = kinds[spec.algorithm.name]
             if not issubclass(kind, cls):
@@ -641,27 +640,18 @@ class Model:
         self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
 
 
-def _cell_in(
-    file: PolicyFile, env: Given | None, env_kwargs: Mapping[str, Any] | None
-) -> tuple[CellSpec, torch.Tensor]:
+def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor]:
     """Return a file's cell and parameters [run, parameter], in the user's environment if given."""
     where = DEFAULTS["environment"] | file.values["environment"]
     trained_in = where["id"]
-    if env_kwargs and env is None:
-        raise SpecError("env_kwargs: only allowed with env")
-    if isinstance(env, str) and env == trained_in:
-        given = dict(env_kwargs or {})
-        if env not in ENVIRONMENTS:
-            given = {"kwargs": where.get("kwargs", {}) | given}
-        where |= given
-    elif env is not None:
-        old, where = where, environment_values(env, env_kwargs, None)
+    if env is None:
+        _must_be_known(file.path, trained_in)
+    elif env != trained_in:
+        old, where = where, environment_values(env, None, None)
         if where["id"] not in ENVIRONMENTS:  # which have no such options
             limited = registered(where["id"]).max_episode_steps is not None
             kept = ("terminates", "rest", *(() if limited else ("max_episode_steps",)))
             where |= {key: old[key] for key in kept if old.get(key) is not None}
-    else:
-        _must_be_known(file.path, trained_in)
     spec = cell_of(file.values | {"environment": where}, file.path, [where["id"]])
     try:
         return spec, file.rows_of(spec)
@@ -694,19 +684,6 @@ def _must_be_known(path: Path, name: str) -> None:
             f"{path}: the module of its environment {name!r} has not been imported; import "
             f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"
         )
-
-
-def _callbacks(given: Any) -> list[Callback]:
-    """Return the callbacks as a list; raise SpecError if one is not callable."""
-    several = given if isinstance(given, list | tuple) else [given]
-    found = [each for each in several if each is not None]
-    for each in found:
-        if not callable(each):
-            raise SpecError(
-                f"callback: {each!r} is not allowed; it must be a function of the model, or a list "
-                "of them"
-            )
-    return found
 
 
 class PPO(Model):

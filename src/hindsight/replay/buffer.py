@@ -37,11 +37,6 @@ Index = NDArray[np.int64]
 #: The parts of a step whose shapes `ReplayBuffer.add` checks.
 STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success")
 
-NOTHING_TO_SAMPLE = (
-    "there is nothing to sample: no episode{} is finished; begin to sample (learning_starts) after "
-    "more steps than an episode has"
-)
-
 #: (achieved goals after the actions [run, sample, goal], desired goals, whether the episode ends
 #: there whatever its goal [run, sample]) -> (rewards [run, sample], successes [run, sample])
 Reward = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -239,7 +234,7 @@ class ReplayBuffer:
         next_obs: Tensor,
         terminated: Tensor,
         truncated: Tensor,
-        success: Tensor | None = None,
+        success: Tensor,
         rest: Tensor | None = None,
     ) -> None:
         """Add one step of every environment.
@@ -251,19 +246,14 @@ class ReplayBuffer:
             terminated: [run, env] bool, the episode ends and nothing follows.
             truncated: [run, env] bool, the episode was cut; the next state still has a value.
             success: [run, env] bool, the action achieved the desired goal; distinguishes success
-                from failure where an episode terminates.  Optional unless success terminates.
+                from failure where an episode terminates.
             rest: [run, env], the part of the rewards that no goal explains, if rows have it.
 
         Raises:
-            ValueError: an array has another shape, or `success` is missing although success
-                terminates an episode.  Nothing is stored then.
+            ValueError: an array has another shape.  Nothing is stored then.
         """
         if actions.ndim == 2:
             actions = actions[..., None]
-        if success is None:
-            if self.relabelling.terminates_on_success:
-                raise ValueError("success: None is not allowed, because success ends an episode")
-            success = torch.zeros_like(terminated)
         # A narrower observation would shift every column after it.
         given = obs, next_obs, actions, rewards, terminated, truncated, success
         for name, tensor, shape in zip(STEP, given, self._step_shapes, strict=True):
@@ -301,6 +291,17 @@ class ReplayBuffer:
         """Number of transitions that can be sampled, [run, env]."""
         return self.position - self.elapsed - self.oldest
 
+    def check_can_sample(self) -> Index:
+        """Number of transitions that can be sampled, [run]; raise ValueError if a run has none."""
+        total: Index = self.finished().sum(1)
+        if not total.all():
+            which = f" of run {total.argmin()}" if len(total) > 1 else ""
+            raise ValueError(
+                f"there is nothing to sample: no episode{which} is finished; begin to sample "
+                "(learning_starts) after more steps than an episode has"
+            )
+        return total
+
     def stored(self) -> Index:
         """Transitions that can be sampled, one environment after another, oldest first."""
         places = zip(
@@ -318,7 +319,7 @@ class ReplayBuffer:
 
         uniform: [run, sample] float64; a float32 cannot resolve millions of transitions.
         """
-        total = self._check_can_sample()
+        total = self.check_can_sample()
         number = (uniform * total[:, None]).astype(np.int64)
         if self.n_envs == 1:
             return (number + self.oldest) % self.n_slots + self._first_slot
@@ -440,14 +441,6 @@ class ReplayBuffer:
         self.before[:, :, : len(self)] = saved["before"]
         self.left[:, :, : len(self)] = saved["left"]
         self.elapsed[:], self.oldest[:] = saved["elapsed"], saved["oldest"]
-
-    def _check_can_sample(self) -> Index:
-        """Number of transitions that can be sampled, [run]; raise ValueError if a run has none."""
-        total: Index = self.finished().sum(1)
-        if not total.all():
-            which = f" of run {total.argmin()}" if len(total) > 1 else ""
-            raise ValueError(NOTHING_TO_SAMPLE.format(which))
-        return total
 
     def _on_device(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)

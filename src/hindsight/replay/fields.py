@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.io.files import FileError, must_be_stored, reason, write_whole
+from hindsight.io.files import FileError, reason
 from hindsight.replay.buffer import (
     Index,
     Numbers,
@@ -23,14 +23,13 @@ from hindsight.replay.buffer import (
     check_count,
 )
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
+from hindsight.training.files import load, save
 
 Array = NDArray[Any]
 Rows = NDArray[np.float32]
-#: A function of the user's, after its name in error messages.
-UserFunction = tuple[str, Callable[..., Any] | None]
 
-#: Marks files written by `FieldBuffer.save`.
-FORMAT = "hindsight replay buffer 3"
+#: Number of the format of the files that `FieldBuffer.save` writes.
+FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -115,35 +114,24 @@ def check_function(name: str, value: Any, what: str, *, optional: bool = False) 
         raise ValueError(f"{name}: {value!r} is not allowed; it must be a function of {what}")
 
 
-def judged(
-    n: int, arguments: Sequence[Any], reward: UserFunction, ended: UserFunction | None
-) -> tuple[Array, Array]:
-    """Rewards [n] float32 and terminations [n] bool of n steps; without `ended`, none terminates.
+def per_goal(name: str, function: Any, arguments: Sequence[Any], n: int) -> Rows:
+    """What a user's function returns for n goals, float32 [n].
 
-    ValueError if a function does not return one finite number per goal.
+    ValueError if that is not one finite number per goal; `name` is the function's.
     """
-    rewards = _per_row(*reward, arguments, n).astype(np.float32, copy=False)
-    if ended is None:
-        return rewards, np.zeros(n, bool)
-    return rewards, _per_row(*ended, arguments, n).astype(bool)
-
-
-def _per_row(name: str, function: Any, arguments: Sequence[Any], n: int) -> Array:
-    """What a user's function returns for n goals, [n]."""
     array = np.asarray(function(*arguments))
     if array.size != n or array.dtype.kind not in "fiub":
         raise ValueError(
             f"{name}: it returned {_described(array)} for {n} goals, which is not allowed; "
             "it must return one number for each goal"
         )
-    if array.dtype.kind == "f":
-        array = array.astype(np.float32, copy=False)
-        if not np.isfinite(array).all():
-            bad = array[~np.isfinite(array)][0]
-            raise ValueError(
-                f"{name}: it returned {bad}, which is not allowed; every number must be finite"
-            )
-    return array.reshape(n)
+    numbers = array.reshape(n).astype(np.float32, copy=False)
+    if array.dtype.kind == "f" and not np.isfinite(numbers).all():
+        bad = numbers[~np.isfinite(numbers)][0]
+        raise ValueError(
+            f"{name}: it returned {bad}, which is not allowed; every number must be finite"
+        )
+    return numbers
 
 
 class FieldBuffer(ABC):
@@ -236,16 +224,8 @@ class FieldBuffer(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write transitions, open episodes, priorities and the generator, but no functions."""
-        state = self.rng.bit_generator.state
-        header = {"format": FORMAT, "rng": state, "settings": self._settings()}
-        arrays = {name: np.asarray(value) for name, value in self.ring.state_dict().items()}
-        arrays["header"] = np.array(json.dumps(header, default=float))
-
-        def write(beside: Path) -> None:
-            with beside.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-
-        write_whole(Path(path), write)
+        settings, rng = json.dumps(self._settings(), default=float), self.rng.bit_generator.state
+        save(Path(path), {"settings": settings, "rng": rng, "ring": self.ring.state_dict()})
 
     def load(self, path: str | Path) -> None:
         """Restore a file that `save` wrote, into a buffer made with the same arguments.
@@ -253,16 +233,10 @@ class FieldBuffer(ABC):
         Runs no code from the file.  Raises FileError if it is damaged or from a buffer with other
         settings; this buffer is then unchanged.
         """
-        ring = type(self.ring)(**self.ring.made_with)
-        rng = np.random.default_rng()
+        saved = load(Path(path))
+        ring, rng = type(self.ring)(**self.ring.made_with), np.random.default_rng()
         try:
-            must_be_stored(Path(path))
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            header = json.loads(str(arrays.pop("header")))
-            if header["format"] != FORMAT:
-                raise ValueError("it has another format")
-            ours, theirs = self._settings(), header["settings"]
+            ours, theirs = self._settings(), json.loads(saved["settings"])
             for key in ours | theirs:
                 one, other = theirs.get(key, "none"), ours.get(key, "none")
                 if one != other:
@@ -270,18 +244,13 @@ class FieldBuffer(ABC):
                         f"{path}: was saved from a buffer with {key} {one}, "
                         f"but this one has {other}"
                     )
-            rng.bit_generator.state = header["rng"]
-            state = {name: torch.from_numpy(array) for name, array in arrays.items()}
-            ring.load_state_dict({**state, "position": int(arrays["position"])})
+            rng.bit_generator.state = saved["rng"]
+            ring.load_state_dict(saved["ring"])
             # Assignment silently broadcasts an array of size 1, so compare all shapes and types.
-            if _kinds(ring.state_dict()) != _kinds(arrays):
+            if _kinds(ring.state_dict()) != _kinds(saved["ring"]):
                 raise ValueError("an array is missing or has another shape")
-        except FileError:
-            raise
-        except Exception as error:  # a file of another kind can make NumPy raise anything
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             why = reason(error)
-            if isinstance(error, OSError) and error.errno:
-                raise FileError(f"{path}: cannot be read: {why}") from error
             raise FileError(f"{path}: is damaged or not a replay buffer: {why}") from error
         self.ring, self.rng = ring, rng
 
@@ -290,6 +259,7 @@ class FieldBuffer(ABC):
         ring = self.ring
         fields = {f.name: [f.columns.start, f.columns.stop] for f in self.fields.values()}
         return {
+            "format": FORMAT,
             "size": ring.n_envs * ring.n_slots,
             "n_envs": ring.n_envs,
             **asdict(ring.relabelling),

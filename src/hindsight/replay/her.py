@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode
 
 from hindsight.replay.buffer import Index, Numbers, Relabelling, RowLayout, check_choice
@@ -22,12 +22,13 @@ from hindsight.replay.fields import (
     FieldBuffer,
     Rows,
     check_function,
-    judged,
     laid_out,
+    per_goal,
     truth,
 )
 from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import GoalStrategy
+from hindsight.specs.spaces import KINDS, policy_inputs
 
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
 OfGoals = Callable[[Array, Array, Any], Any]
@@ -141,6 +142,10 @@ class HindsightReplayBuffer(FieldBuffer):
         self._given = {"compute_reward": compute_reward, "compute_terminated": compute_terminated}
         self.set_env(env)
         self._keys = tuple(info_keys)
+        policy_inputs("observation_space", spaces)  # raises if goals cannot replace one another
+        others = sorted(set(spaces.keys()) - set(GOAL_KEYS))
+        #: Spaces of the parts of an observation, the goals first.
+        self.parts = {key: spaces[key] for key in (*GOAL_KEYS, *others)}
         if copy_infos and self._keys:
             raise ValueError(
                 "info_keys: not allowed together with copy_infos=True, which keeps every key"
@@ -149,7 +154,7 @@ class HindsightReplayBuffer(FieldBuffer):
         super().__init__(
             size,
             n_envs,
-            *goal_fields(spaces, action_space, self._keys, rest == "keep" and k != 0),
+            *goal_fields(self.parts, action_space, self._keys, rest == "keep" and k != 0),
             Relabelling(strategy, k, self._recomputes, fidelity),
             prioritized=prioritized,
             alpha=alpha,
@@ -269,7 +274,7 @@ class HindsightReplayBuffer(FieldBuffer):
         """Add steps with leading axes `shape`; `over`, [env] or []: they end an episode."""
         values: dict[str, Any] = {"action": actions, "reward": rewards, "terminated": terminated}
         for given, which in ((obs, ""), (next_obs, "next ")):
-            for key in observation_keys(self.observation_space):
+            for key in self.parts:
                 if key not in given:
                     raise ValueError(
                         f"{which}{key}: missing from the observation, which has {sorted(given)}"
@@ -301,12 +306,12 @@ class HindsightReplayBuffer(FieldBuffer):
         return self._out(self._read(indexes, uniform), None, indexes)
 
     def _out(self, rows: Rows, weights: Array | None, indexes: Index) -> Sample:
-        fields, keys = self.fields, observation_keys(self.observation_space)
+        fields = self.fields
         return Sample(
-            {key: fields[key].read(rows) for key in keys},
+            {key: fields[key].read(rows) for key in self.parts},
             fields["action"].read(rows),
             rows[:, self.row.reward],
-            {key: fields[f"next {key}"].read(rows) for key in keys},
+            {key: fields[f"next {key}"].read(rows) for key in self.parts},
             rows[:, self.row.terminated] > 0,
             weights,
             indexes,
@@ -342,8 +347,8 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def _of_goals(self, rows: Rows, infos: Any) -> tuple[Array, Array]:
         """As `_outcome`; `infos` [n] are those of the steps, if they are kept."""
-        reward, ends = self._functions.items()
-        if reward[1] is None or (self._recomputes and ends[1] is None):
+        reward, ends = self._functions.values()
+        if reward is None or (self._recomputes and ends is None):
             raise ValueError(
                 "the buffer was pickled or copied without its environment; call set_env(env)"
             )
@@ -355,7 +360,11 @@ class HindsightReplayBuffer(FieldBuffer):
         if self._keys:
             columns = (rows[:, self.fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
-        return judged(n, (achieved, desired, infos), reward, ends if self._recomputes else None)
+        goals = achieved, desired, infos
+        rewards = per_goal("compute_reward", reward, goals, n)
+        if not self._recomputes:
+            return rewards, np.zeros(n, bool)
+        return rewards, per_goal("compute_terminated", ends, goals, n).astype(bool)
 
 
 def _one_each(infos: Any, n: int) -> Array:
@@ -368,35 +377,20 @@ def _one_each(infos: Any, n: int) -> Array:
     return kept
 
 
-def observation_keys(spaces: Space[Any]) -> list[str]:
-    """Keys of an observation: the goals' and `observation`, then others in alphabetical order."""
-    assert isinstance(spaces, Dict)
-    return [*GOAL_KEYS, *sorted(set(spaces.keys()) - set(GOAL_KEYS))]
-
-
 def goal_fields(
-    spaces: Space[Any], action_space: Space[Any], info_keys: Sequence[str], has_rest: bool
+    spaces: Mapping[str, Space[Any]],
+    action_space: Space[Any],
+    info_keys: Sequence[str],
+    has_rest: bool,
 ) -> tuple[dict[str, Field], RowLayout]:
     """The fields of a transition, and their row; ValueError if a space is not supported."""
-    if not isinstance(spaces, Dict) or not set(GOAL_KEYS) <= set(spaces.keys()):
-        raise ValueError(
-            f"observation_space: {spaces} is not allowed; it must be a dictionary with "
-            f"{', '.join(GOAL_KEYS)}"
-        )
     for name, space in (*spaces.items(), ("action", action_space)):
-        if not isinstance(space, Box | Discrete | MultiBinary | MultiDiscrete):
+        if not isinstance(space, KINDS):
             raise ValueError(
                 f"{name}: the space {space} is not allowed; it must be a Box, Discrete, "
                 "MultiBinary or MultiDiscrete"
             )
-    if spaces["achieved_goal"].shape != spaces["desired_goal"].shape:
-        raise ValueError(
-            f"desired_goal: shape {spaces['desired_goal'].shape} is not allowed; it must be that "
-            f"of achieved_goal, {spaces['achieved_goal'].shape}"
-        )
-    own: list[Any] = [
-        (key, spaces[key].shape, spaces[key].dtype) for key in observation_keys(spaces)
-    ]
+    own: list[Any] = [(key, space.shape, space.dtype) for key, space in spaces.items()]
     names = ("reward", "terminated", "failed", *(("rest",) if has_rest else ()), *info_keys)
     fields = laid_out(
         [

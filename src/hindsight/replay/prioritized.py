@@ -130,7 +130,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     def draw(self, uniform: Numbers, beta: float = 0.4) -> tuple[Index, Tensor]:
         """Draw transitions by priority; returns indices and weights, both [run, sample]."""
         check_share("beta", beta)
-        count = self._check_can_sample()
+        count = self.check_can_sample()
         leaf = self._tree.draw(uniform)
         run = np.arange(len(leaf))[:, None]
         probability = self._tree.leaves[run, leaf] / self._tree.total()[:, None]
