@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from hindsight.io.checkpoints import save
 from hindsight.io.files import FileError, write_if_changed, write_whole
-from hindsight.training.files import save
 
 
 def test_a_failed_write_leaves_only_the_old_file(tmp_path):

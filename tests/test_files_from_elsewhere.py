@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.envs.episodes import load_episodes
+from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import (
     RECORD,
     SUMS,
@@ -29,7 +30,6 @@ from hindsight.io.checksums import (
 from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import read_spec
-from hindsight.training.files import load, save
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import PolicyFile, read_policy
 from tests.analysis.synthetic import write_cell

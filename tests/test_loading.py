@@ -10,6 +10,7 @@ import gymnasium
 import pytest
 
 from hindsight import load
+from hindsight.io.checkpoints import save
 from hindsight.io.files import FileError
 from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
@@ -17,7 +18,6 @@ from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import read_spec
 from hindsight.specs.plan import spec_path
-from hindsight.training.files import save
 from hindsight.training.policies import initial_row
 from tests.commands import hindsight
 

@@ -11,6 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from hindsight import DQN, PPO, cli
+from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about
 from hindsight.library.callbacks import KeepBest, KeepOnTheWay
 from hindsight.specs.cell import CellSpec
@@ -18,7 +19,6 @@ from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.evaluate import evaluate_policy
-from hindsight.training.files import load
 from tests.training import small
 
 SPEC = CellSpec.model_validate(

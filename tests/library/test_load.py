@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 import hindsight
 from hindsight import PPO, SAC, cli
+from hindsight.io.checkpoints import load
 from hindsight.io.files import FileError
 from hindsight.library.callbacks import KeepBest
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.files import load
 from hindsight.training.policy_files import read_policy
 from tests.library.test_policy import observations
 from tests.training.small import EAGER, Interruption

@@ -15,11 +15,11 @@ import torch
 
 import hindsight
 from hindsight import DDPG, DQN, PPO, SAC, TD3
+from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.files import load, save
 from tests.curves import CLOCKS
 from tests.envs.corridor import Corridor
 

@@ -12,7 +12,7 @@ from hindsight.pipeline.project import KINDS, Project, clean
 from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds, wall_seconds
-from hindsight.training.files import write_curves
+from hindsight.training.curves import write_curves
 from tests.training import small
 
 ROOT = Path(__file__).parents[2]

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindsight.io import repository
+from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about, file_sha256, is_whole
 from hindsight.io.files import FileError
 from hindsight.pipeline.publish import (
@@ -28,7 +29,6 @@ from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, Shipped
 from hindsight.training.cell import train_cell
 from hindsight.training.evaluate import evaluate_policy
-from hindsight.training.files import load
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import read_policy
 from tests import configuration

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.pipeline.publish import write_policy
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED
 from hindsight.training.evaluate import evaluate_policy
-from hindsight.training.files import load, save
 from hindsight.training.policies import acting_places, n_parameters, policy_of
 from hindsight.training.policy_files import read_policy
 from tests.commands import hindsight

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.replay.buffer import Relabelling, ReplayBuffer
 from hindsight.replay.her import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
-from hindsight.training.files import load, save
 from tests.examples import quick
 from tests.replay.numbered import REST, ROW, Numbered, box, numbers, observed, stored_reward
 from tests.replay.numbered import add as add_to_ring

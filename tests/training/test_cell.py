@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from hindsight.analysis.cells import load_cell
+from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about
 from hindsight.io.files import FileError
 from hindsight.report.provenance import _facts
@@ -12,7 +13,6 @@ from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.files import load
 from tests.curves import curves
 from tests.training.small import SPEC, interrupted
 

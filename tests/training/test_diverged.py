@@ -6,10 +6,10 @@ import torch
 
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import reduce_cell
+from hindsight.io.checkpoints import load
 from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.files import load
 from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.on_policy import OnPolicyRuns
 from tests.commands import hindsight

@@ -3,11 +3,11 @@
 import torch
 
 from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.io.checkpoints import load as load_policies
 from hindsight.io.checksums import about
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.files import load as load_policies
 from hindsight.training.policies import policy_of
 
 EASY = {"grid_size": 2.5, "interception_distance": 1.2, "prey": "random", "max_steps": 60}

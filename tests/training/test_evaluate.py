@@ -9,12 +9,12 @@ import pytest
 import torch
 from scipy import stats
 
+from hindsight.io.checkpoints import save
 from hindsight.io.files import FileError
 from hindsight.library.policy import Policy
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import Evaluation, actor_of, evaluate_policy
-from hindsight.training.files import save
 from hindsight.training.policies import initial_row
 
 CORRIDOR = "tests.envs.corridor:Corridor-v0"

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
+from hindsight.io.checkpoints import load
 from hindsight.io.checksums import ABOUT, about, sealed
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import read_spec
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.files import load
 from hindsight.training.on_policy import OnPolicyRuns
 from tests.curves import curves
 from tests.training import small

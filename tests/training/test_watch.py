@@ -15,13 +15,13 @@ from PIL import Image
 
 from hindsight.envs.episodes import load_episodes
 from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.io.checkpoints import save
 from hindsight.io.files import FileError
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.training.files import save
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.policies import agent_of, initial_row, policy_of
 from hindsight.training.watch import (

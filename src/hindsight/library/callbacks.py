@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.errors import SpecError
-from hindsight.training.files import load, save
 from hindsight.training.runs import Runs
 
 #: A run's parameters [parameter], their step, and their success rate and mean return.

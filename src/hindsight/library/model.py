@@ -21,6 +21,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about, read_table
 from hindsight.io.files import FileError, reason
 from hindsight.io.interruption import noticed
@@ -37,7 +38,6 @@ from hindsight.specs.gymnasium import is_known, registered
 from hindsight.specs.off_policy import ContinuousSpec
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
-from hindsight.training.files import load, save
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import PolicyFile
 from hindsight.training.progress import Progress, show

@@ -14,6 +14,7 @@ from torch import Tensor
 from hindsight.analysis.cells import KNOWN, load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.io import repository
+from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import file_sha256
 from hindsight.io.files import as_json, write_if_changed, write_whole
 from hindsight.pipeline.project import MAIN_EXPERIMENT
@@ -22,7 +23,7 @@ from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.manifest import MANIFEST, read_manifest, verify
 from hindsight.specs.plan import Plan
-from hindsight.training.files import load, save, write_curves
+from hindsight.training.curves import write_curves
 from hindsight.training.policies import acting_places
 
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError, reason
 from hindsight.replay.buffer import (
     Index,
@@ -23,7 +24,6 @@ from hindsight.replay.buffer import (
     check_count,
 )
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
-from hindsight.training.files import load, save
 
 Array = NDArray[Any]
 Rows = NDArray[np.float32]

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
+from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name, is_of
-from hindsight.training.files import as_arrow, load
+from hindsight.training.curves import as_arrow
 
 #: The end of a run whose parameters are no longer finite.
 DIVERGED = "diverged"

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hindsight.io.checkpoints import load
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import cell_of, values_of
 from hindsight.specs.manifest import verify
-from hindsight.training.files import load
 from hindsight.training.policies import acting_places, initial_row, n_parameters
 
 

@@ -22,10 +22,11 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from hindsight.io.checkpoints import load, save
 from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
-from hindsight.training.files import as_arrow, load, save, write_curves
+from hindsight.training.curves import as_arrow, write_curves
 from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable, within
 from hindsight.training.runs import Runs, runs_of
 
