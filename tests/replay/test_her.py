@@ -131,6 +131,25 @@ def test_functions_of_a_vector_environment_are_found_through_wrappers():
     env.close()
 
 
+def test_each_environment_of_a_vector_keeps_its_own_info():
+    env, given = bit_flipping(autoreset_mode=AutoresetMode.DISABLED), []
+
+    def compute_reward(achieved, desired, infos):
+        given.extend(infos)
+        return np.zeros(len(achieved))
+
+    buffer = HindsightReplayBuffer(60, env, compute_reward=compute_reward, copy_infos=True)
+    obs, _ = env.reset(seed=0)
+    info = {"hit": np.array([7, 8, 9]), "_hit": np.array([True, False, True])}
+    info["more"] = {"depth": np.array([0.5, 1.5, 2.5])}
+    buffer.add(obs, np.zeros(3, int), -np.ones(3), obs, np.zeros(3, bool), np.ones(3, bool), info)
+    buffer.sample(40)
+    more = [{"more": {"depth": depth}} for depth in (0.5, 1.5, 2.5)]
+    expected = [{"hit": 7, **more[0]}, more[1], {"hit": 9, **more[2]}]
+    assert all(one in expected for one in given) and all(one in given for one in expected)
+    env.close()
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 

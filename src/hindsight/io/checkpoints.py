@@ -1,4 +1,4 @@
-"""Checkpoints, policies and replay buffers as files: tensors, numbers, strings, lists, dictionaries."""
+"""Files of tensors, numbers, strings, lists and dictionaries: checkpoints, policies, buffers."""
 
 import pickletools
 import re

@@ -369,12 +369,28 @@ class HindsightReplayBuffer(FieldBuffer):
 
 def _one_each(infos: Any, n: int) -> Array:
     """Copies [n] of the infos of n steps; raise ValueError if there are more or fewer."""
-    given = [infos] if isinstance(infos, Mapping) or infos is None else list(infos)
+    if isinstance(infos, Mapping) and n > 1:
+        given = [_of_one(infos, i) for i in range(n)]
+    else:
+        given = [infos] if isinstance(infos, Mapping) or infos is None else list(infos)
     if len(given) != n:
         raise ValueError(f"infos: {len(given)} dictionaries are not allowed; there must be {n}")
     kept = np.empty(n, object)
     kept[:] = [copy.deepcopy(dict(info or {})) for info in given]
     return kept
+
+
+def _of_one(infos: Mapping[str, Any], i: int) -> dict[str, Any]:
+    """The info of environment i of a gymnasium vector environment.
+
+    There, a key holds the values of all environments, and the key with an underscore before it
+    whether each has the key.
+    """
+    return {
+        key: _of_one(value, i) if isinstance(value, Mapping) else value[i]
+        for key, value in infos.items()
+        if not key.startswith("_") and (f"_{key}" not in infos or infos[f"_{key}"][i])
+    }
 
 
 def goal_fields(
