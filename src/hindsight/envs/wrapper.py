@@ -113,6 +113,12 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         """Whether the episode terminates under these goals; arguments as in `compute_reward`."""
         return self._outcome(achieved_goal, desired_goal, info)[1]
 
+    def compute_truncated(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
+    ) -> bool | NDArray[np.bool_]:
+        """Whether the time limit truncates the episode; arguments as in `compute_reward`."""
+        return self._outcome(achieved_goal, desired_goal, info)[2]
+
     def render(self) -> NDArray[np.uint8] | None:
         """An image [height, width, 3] of the episode so far; None without a render mode."""
         name = self.parameters.id
@@ -127,7 +133,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     def _outcome(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> tuple[Any, ...]:
-        """Rewards and terminations [...] for goals [..., goal]."""
+        """Rewards, terminations and truncations [...] for goals [..., goal]."""
         achieved, desired = (
             torch.from_numpy(np.array(goal, np.float32))[None]
             for goal in (achieved_goal, desired_goal)
@@ -138,7 +144,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         fails = late & (not native.truncates)
         reward, success = native.task.reward(achieved, desired, fails)
         terminated = success & native.task.terminates_on_success | fails
-        found = (x[0].numpy() for x in (reward, terminated))
+        found = (x[0].numpy() for x in (reward, terminated, late & ~terminated))
         return tuple(x if x.ndim else x.item() for x in found)
 
     def _first(self, options: Mapping[str, Any]) -> torch.Tensor:
