@@ -3,15 +3,12 @@
 Stable-Baselines3 does its own update, on batches that both implementations are given.
 """
 
-from dataclasses import replace
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
 import stable_baselines3
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from hindsight.algorithms import dqn
 from hindsight.replay.transitions import Batch
@@ -85,33 +82,6 @@ def test_importance_weights(double):
     twins.assert_weights_are_repetitions(dqn, spec, states, batch, torch.empty(3, 0, 1))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"double": False},
-        {"gamma": 0.9},
-        {"tau": 0.5},
-        {"target_update_interval": 5},
-        {"max_grad_norm": 0.1},
-        {"weight_decay": 0.1},
-        {"weights": True},
-    ],
-)
-def test_the_options_make_a_difference(change):
-    """A negative control: each option that parity is shown for changes the parameters."""
-
-    def trained(weights: bool = False, **options: Any) -> Tensor:
-        # A target that moves often, since a gradient's size alone means little to Adam.
-        spec = DQNSpec(**{"hidden": HIDDEN, "target_update_interval": 2, **options})
-        state = start(1e-3, weight_decay=spec.weight_decay)
-        for batch in batches(6):
-            weighted = replace(batch, weight=batch.rewards.abs()) if weights else batch
-            dqn.update(state, weighted, NO_NOISE, spec)
-        return state.online.rows
-
-    assert float((trained(**change) - trained()).abs().max()) > 2e-5
-
-
 def test_the_double_target_by_hand():
     """Online: a' = 1; target: Q(s', .) = (5, 3, 4).  y = r + gamma 3, or for DQN r + gamma 5."""
     agent = dqn.Agent.of(1, 3, ())
@@ -127,36 +97,6 @@ def test_the_double_target_by_hand():
         torch.testing.assert_close(found.td_error, torch.tensor([[expected - 1, 2.0]]).abs())
         assert float(found.q_mean) == 1
     assert torch.equal(dqn.act(state, nothing), torch.tensor([[1, 1]]))
-
-
-# -- probes: environments whose values are known --------------------------------------------------
-
-
-@pytest.mark.parametrize("double", [True, False])
-def test_values_that_are_known(double):
-    """Two states, two actions; gamma 0.5, so that values settle within seconds.
-
-    From state 0 action 0 leads to state 1 for -1, action 1 stays for -1 and is cut by a time limit
-    each time; from state 1 action 0 ends the episode for 0, action 1 ends it for -1.
-    Q(1, .) = (0, -1); Q(0, 0) = -1 + 0.5 x 0 = -1; Q(0, 1) = -1 + 0.5 x Q(0, 0) = -1.5.
-    Were the time limit a termination, Q(0, 1) would be -1.
-    """
-    states = torch.eye(2)
-    obs = states[[0, 0, 1, 1]][None]
-    actions, rewards = torch.tensor([[0, 1, 0, 1]]), torch.tensor([[-1.0, -1.0, 0.0, -1.0]])
-    terminated = torch.tensor([[False, False, True, True]])
-    batch = Batch(obs, actions, rewards, states[[1, 0, 0, 0]][None], terminated)
-    agent = dqn.Agent.of(2, 2, (16,))
-    spec = DQNSpec(gamma=0.5, double=double, target_update_interval=20)
-    state = dqn.State(agent, agent.initial_row(0)[None], torch.tensor([0.01]))
-    for _ in range(600):
-        dqn.update(state, batch, NO_NOISE, spec)
-    expected = torch.tensor([[[-1.0, -1.5], [0.0, -1.0]]])
-    torch.testing.assert_close(state.q(states[None]), expected, rtol=0, atol=0.01)
-    assert dqn.act(state, states[None]).tolist() == [[0, 0]]
-
-
-# -- acting ------------------------------------------------------------------------------------
 
 
 def test_epsilon_greedy():

@@ -336,6 +336,7 @@ def test_a_step_that_moves_its_goal_is_paid_what_the_environment_pays(name, dens
     columns = runs.iterate()
     if name == "ppo":
         stored = runs.learned[0][2].rewards.ravel()
+        assert torch.equal(runs.learned[0][2].success.ravel(), stored >= -REACH)  # as info says
     else:
         stored = runs.buffer.rows[0, 0, :60, runs.buffer.row.reward]
     np.testing.assert_allclose(stored, Fleeing.paid, atol=1e-5)
