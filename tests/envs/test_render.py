@@ -1,7 +1,5 @@
 """Pictures of episodes in two, three and more dimensions; the file of episodes."""
 
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -105,14 +103,6 @@ def test_gymnasium_environments_draw_the_episode_so_far(name, parameters, size):
         assert one is not None and one.shape == (*size, 3) and (one != other).any()
     env.reset(seed=0)
     np.testing.assert_array_equal(env.render(), pictures[0])
-
-
-def test_drawing_needs_neither_torch_nor_pyplot() -> None:
-    code = (
-        "import sys, hindsight.envs.render; "
-        "sys.exit(not {'torch', 'matplotlib.pyplot'}.isdisjoint(sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_file_without_episodes_is_named(tmp_path: Path) -> None:
