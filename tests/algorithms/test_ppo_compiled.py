@@ -1,7 +1,5 @@
 """The compiled PPO against its reference in PyTorch: same row, samples and order, same result."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -10,37 +8,14 @@ from hypothesis import strategies as st
 
 from hindsight.algorithms import ppo, ppo_compiled
 from hindsight.algorithms.ppo import ActorCritic, Samples
-from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.environment import Environment
-from hindsight.envs.point_reach import PointReach
-from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.io.compiled import ENABLED, use_threads
 from hindsight.nn.adam import Adam
 from hindsight.replay.rollout import Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.environments.bit_flipping import BitFlippingSpec
-from hindsight.specs.environments.point_reach import PointReachSpec
-from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
+from tests.envs.test_run_axis import CASES, prey
 
-TASKS: dict[str, tuple[Any, Any]] = {
-    **{
-        f"prey {prey}": (PredatorPrey, PredatorPreySpec(prey=prey, grid_size=4.0, max_steps=6))
-        for prey in PREYS
-    },
-    "described prey": (
-        PredatorPrey,
-        PredatorPreySpec(prey="repel", fidelity="described", n_dims=2),
-    ),
-    "object": (PredatorPrey, PredatorPreySpec(pushes_object=True, n_dims=2, grid_size=3.0)),
-    "point": (PointReach, PointReachSpec(max_steps=7, threshold=0.5)),
-    "bits": (BitFlipping, BitFlippingSpec(n_bits=4)),
-    "bits, continuous": (BitFlipping, BitFlippingSpec(n_bits=4, continuous=True)),
-}
-
-
-def make(task: str, runs: int = 2) -> Any:
-    kind, spec = TASKS[task]
-    return kind(spec, range(runs), 2)
+TASKS = CASES | {"static": prey(prey="static", grid_size=4.0, max_steps=6)}
 
 
 def agent_for(env: Environment, hidden: tuple[int, ...]) -> ActorCritic:
@@ -59,7 +34,7 @@ def collected(
     task: str, runs: int, steps: int, spec: PPOSpec
 ) -> tuple[ActorCritic, torch.Tensor, Samples, torch.Tensor]:
     """An agent, its rows, the samples of its compiled rollout, and their order."""
-    env = make(task, runs)
+    env = TASKS[task].make(list(range(runs)))
     agent = agent_for(env, (16, 16))
     rows = rows_for(agent, runs)
     env.prepare_rollout(1, steps)
@@ -71,8 +46,8 @@ def collected(
 
 @pytest.mark.parametrize("exploration", ["gaussian", "squashed"])
 @pytest.mark.parametrize("task", TASKS)
-def test_a_rollout_is_that_of_the_reference(task: str, exploration: Any) -> None:
-    reference, compiled = make(task), make(task)
+def test_a_rollout_is_that_of_the_reference(task: str, exploration) -> None:
+    reference, compiled = (TASKS[task].make([0, 1]) for _ in range(2))
     agent = agent_for(reference, (16, 8))
     rows = rows_for(agent, 2)
     n_steps = 300  # more than a block of beginnings
@@ -180,7 +155,7 @@ def test_an_update_is_that_of_the_reference(
 def test_a_divergence_is_noticed(what: str) -> None:
     """A parameter that is no number, or an advantage, makes the row no number."""
     spec = PPOSpec(batch_size=16, n_epochs=1, target_kl=None)
-    agent, rows, samples, order = collected("prey static", 2, 64, spec)
+    agent, rows, samples, order = collected("static", 2, 64, spec)
     (rows if what == "row" else getattr(samples, what))[0, 3] = torch.nan
     optimiser = Adam(rows, torch.full((2,), 3e-4))
     ppo_compiled.update(agent, optimiser, samples, order, spec)
@@ -192,7 +167,7 @@ def test_threads_change_nothing() -> None:
     for threads in (1, 3):
         use_threads(threads)
         spec = PPOSpec(n_epochs=2)
-        agent, rows, samples, order = collected("prey attract", 5, 128, spec)
+        agent, rows, samples, order = collected("attract", 5, 128, spec)
         optimiser = Adam(rows, torch.full((5,), 3e-4))
         ppo_compiled.update(agent, optimiser, samples, order, spec)
         found.append(optimiser.rows)

@@ -14,12 +14,11 @@ from stable_baselines3.common.env_checker import check_env as check_env_of_sb3
 from stable_baselines3.her import HerReplayBuffer
 
 import hindsight.envs
-from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.wrapper import GoalEnv
-from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
+from hindsight.specs.environments.predator_prey import PREYS
 from hindsight.specs.errors import SpecError
 from hindsight.streams import Purpose, stream
-from tests.envs.test_run_axis import CASES, Case, chase
+from tests.envs.test_run_axis import CASES, prey
 
 PREY, POINT, BITS = "PredatorPrey-v0", "PointReach-v0", "BitFlipping-v0"
 
@@ -61,14 +60,8 @@ def test_registering_twice_changes_nothing() -> None:
 
 
 AXIS = CASES | {
-    f"{prey}, {fidelity}": Case(
-        PredatorPrey,
-        PredatorPreySpec.model_validate(
-            {"prey": prey, "fidelity": fidelity, "grid_size": 4.0, "max_steps": 4}
-        ),
-        chase,
-    )
-    for prey in PREYS
+    f"{name}, {fidelity}": prey(prey=name, fidelity=fidelity, grid_size=4.0, max_steps=4)
+    for name in PREYS
     for fidelity in ("released", "described")
 }
 
@@ -169,19 +162,11 @@ def test_options_are_checked(name: str, parameters: dict, options: dict, sentenc
         made(name, **parameters).reset(options=options)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "sentence"),
-    [
-        (PREY, {"grid_sise": 5}, "unknown key 'grid_sise'; did you mean 'grid_size'?"),
-        (PREY, {"render_mode": "ascii"}, "render_mode: 'ascii' is not allowed; it is 'rgb_array'"),
-        (POINT, {"threshold": 1.5}, "threshold 1.5 must be below range 1: otherwise half of the"),
-    ],
-)
-def test_parameters_are_checked(name: str, parameters: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        GoalEnv(name, **parameters)
-    assert sentence in str(caught.value) and "\n" not in str(caught.value)
-    assert isinstance(caught.value, SpecError) or "render_mode" in parameters
+def test_parameters_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"render_mode: 'ascii' is not allowed; it is 'rgb_array'"):
+        GoalEnv(PREY, render_mode="ascii")
+    with pytest.raises(SpecError, match=r"threshold 1.5 must be below range 1: otherwise half of"):
+        GoalEnv(POINT, threshold=1.5)
 
 
 NUMBERS = r"action: .* is not allowed; it takes {} finite numbers"
