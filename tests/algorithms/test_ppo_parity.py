@@ -336,12 +336,6 @@ def test_truncations(name):
     assert float((wrong - result.samples.advantage).abs().amax()) > 0.01
 
 
-def test_choices_stop_at_the_kl_divergence_too():
-    spec = spec_of(n_steps=256, target_kl=0.002)
-    result = compared(spec, "bits", learning_rates=(3e-3,))
-    assert 1 < result.twins[0].updates < minibatches(spec)
-
-
 @pytest.mark.parametrize("clip_range_vf", [None, 0.2])
 @pytest.mark.parametrize("ent_coef", [0.0, 0.1])
 @pytest.mark.parametrize(("task", "stale"), [("prey", 0.1), ("bits", 0.2)])

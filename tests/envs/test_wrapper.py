@@ -133,6 +133,7 @@ def test_hindsight_of_stable_baselines_can_train_on_it(
         gymnasium.make(name, **parameters),
         replay_buffer_class=HerReplayBuffer,
         replay_buffer_kwargs={"copy_info_dict": copy_info_dict},
+        buffer_size=200,
         learning_starts=110,
         batch_size=32,
         policy_kwargs={"net_arch": [8]},

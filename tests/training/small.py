@@ -13,7 +13,7 @@ from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.runs import runs_of
 
 STEPS = 64  # of a rollout
 
@@ -37,8 +37,8 @@ def cell(
     )
 
 
-def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    return OnPolicyRuns(spec, seeds, "cpu")
+def runs(spec: CellSpec, *seeds: int) -> Any:
+    return runs_of(spec, list(seeds), "cpu")
 
 
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:

@@ -91,16 +91,16 @@ def test_a_policy_of_a_file_is_what_a_plain_loop_makes_of_it(name, tmp_path):
     assert_is_a_plain_loop(found, env, acts(spec, rows[1], env), 3)
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_the_same_again_and_other_runs_and_seeds_otherwise(name, tmp_path):
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("name", ["ppo-choices", "dqn", "sac", "td3"])
+def test_the_same_again_and_other_runs_and_seeds_otherwise(name, deterministic, tmp_path):
     file = policy_file(name, tmp_path)
-    for deterministic in (True, False):
-        one, again, other_run, other_seed = (
-            evaluate_policy(str(file), None, 12, deterministic, run=run, seed=seed).returns.tolist()
-            for run, seed in ((4, 0), (4, 0), (7, 0), (4, 100))
-        )
-        assert one == again
-        assert one not in (other_run, other_seed)
+    one, again, other_run, other_seed = (
+        evaluate_policy(str(file), None, 12, deterministic, run=run, seed=seed).returns.tolist()
+        for run, seed in ((4, 0), (4, 0), (7, 0), (4, 100))
+    )
+    assert one == again
+    assert one not in (other_run, other_seed)
 
 
 def test_a_function_is_what_a_plain_loop_makes_of_it():
@@ -181,7 +181,6 @@ def test_random_actions_are_those_of_the_policy():
         ({"n_episodes": 0}, SpecError, "n_episodes: 0 is not allowed"),
         ({"run": 5}, FileError, "has no run 5"),
         ({"environment": "Nowhere-v0"}, SpecError, "environment 'Nowhere-v0': "),
-        ({"environment": "PointReach-v0"}, SpecError, "does not fit a policy trained in"),
         ({"environment": "CartPole-v1"}, SpecError, "does not fit a policy trained in"),
         ({"parameters": {"prey": "statc"}}, SpecError, "prey: 'statc'"),
         ({"parameters": {"n_dims": 3}}, SpecError, "observations of 6 numbers"),
@@ -213,18 +212,16 @@ def test_a_model_of_stable_baselines3_is_what_a_plain_loop_makes_of_it(determini
     env = gymnasium.make("BitFlipping-v0", n_bits=3)
     model = stable_baselines3.DQN("MultiInputPolicy", env, seed=0, device="cpu", buffer_size=10)
     model.exploration_rate = 0.8
-    asked = []
+    asked, chosen = [], []
     predict = model.predict
-    model.predict = lambda obs, **how: asked.append(how) or predict(obs, **how)
-    np.random.seed(0)  # noqa: NPY002  (theirs draws from it)
-    model.action_space.seed(0)
+
+    def noting(obs: Any, **how: Any) -> Any:
+        asked.append(how)
+        chosen.append(predict(obs, **how))
+        return chosen[-1]
+
+    model.predict = noting
     found = evaluate_policy(model, "BitFlipping-v0", 15, deterministic, parameters={"n_bits": 3})
     assert asked == [{"deterministic": deterministic}] * round(15 * found.length_mean)
-
-    np.random.seed(0)  # noqa: NPY002
-    model.action_space.seed(0)
-
-    def act(obs: Any) -> int:
-        return int(predict(obs, deterministic=deterministic)[0])
-
-    assert_is_a_plain_loop(found, env, act)
+    actions = iter(chosen)
+    assert_is_a_plain_loop(found, env, lambda obs: int(next(actions)[0]))

@@ -9,9 +9,8 @@ from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.specs.cell import CellSpec
-from hindsight.training.runs import runs_of
 from tests.training import test_off_policy, test_on_policy_tasks, test_runs
-from tests.training.small import assert_same, cell, through_a_file
+from tests.training.small import assert_same, cell, runs, through_a_file
 
 ON_POLICY = {
     f"{environment}, {hindsight}": (environment, hindsight)
@@ -35,7 +34,7 @@ def cell_of(name: str, **algorithm: Any) -> CellSpec:
 def test_a_seed_alone_equals_itself_among_others(name):
     """Over two iterations, after the first of which another run leaves the axis."""
     spec = cell_of(name, n_envs=2)
-    among, alone = runs_of(spec, [11, 12, 13], "cpu"), runs_of(spec, [12], "cpu")
+    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
     for i in range(2):
         columns, columns_alone = among.iterate(), alone.iterate()
         place = among.seeds.index(12)
@@ -64,11 +63,11 @@ def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
     for kind in (PredatorPrey, PointReach, BitFlipping):
         monkeypatch.setattr(kind, "BLOCK", 5)
     spec = cell_of(name, n_envs=2)
-    whole = runs_of(spec, [7, 8], "cpu")
+    whole = runs(spec, 7, 8)
     for _ in range(2):
         whole.iterate()
     saved = through_a_file(whole.state_dict())
-    resumed = runs_of(spec, [7, 8], "cpu")
+    resumed = runs(spec, 7, 8)
     resumed.load_state_dict(saved)
     assert resumed.env_steps == whole.env_steps == 2 * whole.rollout_steps
     for _ in range(2):

@@ -8,9 +8,8 @@ import torch
 from hindsight.replay.buffer import draws
 from hindsight.specs.cell import CellSpec
 from hindsight.training import off_policy
-from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.policies import policy_of
-from hindsight.training.runs import runs_of
+from tests.training.small import runs
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 12}
 PREY: dict[str, Any] = {"prey": "attract", "max_steps": 8}
@@ -48,12 +47,6 @@ def cell(variant: str, more: Any = None, **of_algorithm: Any) -> CellSpec:
         early_end=None,
         evaluation={"episodes": 20},
     )
-
-
-def runs(spec: CellSpec, *seeds: int) -> OffPolicyRuns:
-    made = runs_of(spec, list(seeds), "cpu")
-    assert isinstance(made, OffPolicyRuns)
-    return made
 
 
 @pytest.mark.parametrize("random_warm_up", [True, False])

@@ -12,8 +12,7 @@ from torch import Tensor
 from hindsight.algorithms import ppo_compiled as ppo
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
-from hindsight.training.on_policy import OnPolicyRuns
-from hindsight.training.runs import runs_of
+from tests.training.small import runs
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
 BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
@@ -39,12 +38,6 @@ def cell(environment: str, hindsight: str, **algorithm: Any) -> CellSpec:
         steps=2000,
         evaluation={"episodes": 20},
     )
-
-
-def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    made = runs_of(spec, list(seeds), "cpu")
-    assert isinstance(made, OnPolicyRuns)
-    return made
 
 
 def episodes_of(rollouts: list[Rollout], run: int) -> pd.DataFrame:
