@@ -12,10 +12,10 @@ import torch
 from gymnasium.spaces import Box, Dict
 
 from hindsight.envs.goal_environments import GoalEnvironments
-from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.runs import runs_of
+from tests.training.small import cell_in
 
 REACH = 0.3  # what counts as the goal
 
@@ -90,6 +90,14 @@ gym.register("Line-v0", Line, max_episode_steps=10)
 def line(terminates: Any = None, rest: Any = "keep", **kwargs: Any) -> GymnasiumSpec:
     values = {"id": "Line-v0", "kwargs": kwargs, "terminates": terminates, "rest": rest}
     return validated(GymnasiumSpec, values)
+
+
+LEARNS_LATER = {"log_interval": 60, "learning_starts": 1000}
+
+
+def begun(environment: Any, algorithm: dict[str, Any], **hindsight: Any) -> Any:
+    """A run that is about to begin, whose environment is stepped by this process."""
+    return runs_of(cell_in(environment, algorithm, **hindsight), [0], "cpu", 0)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -204,14 +212,9 @@ def test_a_step_limit_is_where_all_episodes_are_cut():
 
 def test_relabelled_transitions_keep_what_goals_do_not_explain():
     """The fine for the wall, and the end there; dense rewards with a tolerance."""
-    cell = CellSpec(
-        environment=line(knows="compute_terminated", dense=True, fine=5.0),
-        algorithm={"name": "sac", "log_interval": 60, "learning_starts": 1000},
-        replay={"strategy": "episode", "k": 10**6, "fidelity": "described"},
-        steps=1000,
-        seeds=1,
-    )
-    runs: Any = runs_of(cell, [0], "cpu", 0)
+    where = line(knows="compute_terminated", dense=True, fine=5.0)
+    replay = {"strategy": "episode", "k": 10**6, "fidelity": "described"}
+    runs = begun(where, {"name": "sac", **LEARNS_LATER}, replay=replay)
     for _ in range(3):
         columns = runs.iterate()
     assert -5 <= float(columns["reward_rest"]) < 0
@@ -258,14 +261,8 @@ def test_the_rest_of_a_reward_is_found_where_it_is_paid(rest, capsys):
 
 @pytest.mark.parametrize("rest", ["keep", "drop"])
 def test_on_policy_steps_and_their_copies_are_paid_the_rest(rest):
-    cell = CellSpec(
-        environment=line("never", rest, fine=5.0),
-        algorithm={"n_steps": 60, "hidden": (4,)},
-        hindsight={"strategy": "final", "fidelity": "described"},
-        steps=60,
-        seeds=1,
-    )
-    runs: Any = runs_of(cell, [0], "cpu", 0)
+    hindsight = {"strategy": "final", "fidelity": "described"}
+    runs = begun(line("never", rest, fine=5.0), {"n_steps": 60}, hindsight=hindsight)
     columns = runs.iterate()
     ((_, _, real, copies),) = runs.learned
     crashed = (real.obs[..., 0] + 0.5 * real.actions[..., 0].clamp(-1, 1)).abs() >= 1.2
@@ -306,12 +303,9 @@ gym.register("Fleeing-v0", Fleeing, max_episode_steps=10)
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_a_step_that_moves_its_goal_is_paid_what_the_environment_pays(name, dense, rest):
-    how = {"n_steps": 60} if name == "ppo" else {"log_interval": 60, "learning_starts": 1000}
-    values = {"id": "Fleeing-v0", "kwargs": {"dense": dense}, "rest": rest}
-    cell = CellSpec(
-        environment=values, algorithm={"name": name, "hidden": (4,), **how}, steps=60, seeds=1
-    )
-    runs: Any = runs_of(cell, [0], "cpu", 0)
+    how = {"n_steps": 60} if name == "ppo" else LEARNS_LATER
+    where = {"id": "Fleeing-v0", "kwargs": {"dense": dense}, "rest": rest}
+    runs = begun(where, {"name": name, **how})
     Fleeing.paid.clear()
     columns = runs.iterate()
     if name == "ppo":

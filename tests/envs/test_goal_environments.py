@@ -3,7 +3,6 @@
 import itertools
 import multiprocessing
 import os
-import signal
 import sys
 import time
 from contextlib import suppress
@@ -25,7 +24,7 @@ from hindsight.streams import Purpose
 from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.runs import runs_of
 from tests.envs import corridor  # registers Corridor-v0
-from tests.training.small import through_a_file
+from tests.training.small import cell_in, through_a_file
 
 assert "Corridor-v0" in gym.registry, corridor
 ROOT = Path(__file__).parents[2]
@@ -231,15 +230,6 @@ def test_what_an_environment_does_wrong_ends_in_one_sentence_and_its_own_traceba
     assert gone(pids)
 
 
-def test_a_worker_that_dies_leaves_no_others():
-    env = GoalEnvironments(corridors(), [1, 2], workers=2)
-    pids = env.pool.pids
-    os.kill(pids[1], signal.SIGKILL)
-    with pytest.raises(EnvironmentFailure, match=r"Corridor-v0: a process .* killed by signal 9"):
-        played(env, actions_for(env, 5))
-    assert gone(pids)
-
-
 def gone(pids: list[int], seconds: float = 5.0) -> bool:
     """Whether these processes end within a few seconds."""
     end = time.monotonic() + seconds
@@ -257,15 +247,10 @@ def alive(pid: int) -> bool:
 
 
 def cell() -> CellSpec:
-    return CellSpec(
-        environment={"id": "Corridor-v0"},
-        algorithm={"name": "td3", "hidden": (8,), "batch_size": 8, "log_interval": 50, "n_envs": 2},
-        replay={"strategy": "future", "fidelity": "described"},
-        seeds=2,
-        steps=600,
-        early_end=None,
-        evaluation={"points": 3, "episodes": 6},
-    )
+    how = {"name": "td3", "batch_size": 8, "log_interval": 50, "n_envs": 2}
+    replay = {"strategy": "future", "fidelity": "described"}
+    tests = {"points": 3, "episodes": 6}
+    return cell_in({"id": "Corridor-v0"}, how, replay=replay, evaluation=tests)
 
 
 def children(pid: int) -> list[int]:

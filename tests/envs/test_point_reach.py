@@ -60,6 +60,8 @@ def test_steps_are_those_of_the_reference(spec, position, goal, acts):
         np.testing.assert_allclose(after, expected, atol=1e-12)
         success, truncated = distance <= spec.threshold, t + 1 == spec.max_steps
         assert flags == SUCCESS * success + TRUNCATED * truncated
+        goals = torch.from_numpy(after[:2]), torch.from_numpy(target)
+        assert env.task.reward(*goals, torch.tensor(False)) == (success - 1, success)
         state = after.copy()
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -139,21 +138,6 @@ def play(env: Environments[Any], actions: Any, n_steps: int, iteration: int = 1)
     return Played(torch.stack(states), together, torch.stack(rewards))
 
 
-def test_the_next_observation_belongs_to_the_episode_of_the_step(case: Case) -> None:
-    """While an episode continues, it is the next state; at its end, it is not."""
-    env = case.make(SEEDS, 3)
-    played = play(env, case.actions, 60)
-    g, over = env.goal_size, played.over[:-1]
-    following, next_obs = played.states[1:], played.steps.next_obs[:-1]
-    assert over.any() and not over.all()
-    assert torch.equal(following[~over], next_obs[~over])
-    assert torch.equal(played.steps.next_obs[..., :g], played.steps.next_achieved)
-    desired = slice(g, 2 * g)
-    if not env.goals_move:
-        assert torch.equal(played.steps.next_obs[..., desired], played.states[..., desired])
-    assert (following[over] != next_obs[over]).any(-1).float().mean() > 0.9
-
-
 def test_episodes_last_as_long_as_their_limit_says(case: Case) -> None:
     env = case.make(SEEDS, 3)
     env.prepare_rollout(1, 150)
@@ -215,20 +199,3 @@ def test_a_rewound_evaluation_is_identical(case, n_steps, monkeypatch):
         assert torch.equal(env.state, direct.state)
         seen.append(env.state.flatten())
     assert len(torch.stack(seen).unique(dim=0)) == 4
-
-
-def test_a_goal_within_the_threshold_is_one_that_is_achieved(case: Case) -> None:
-    """`threshold` and `reward` agree, also for goals [run, step, copy, goal]."""
-    env = case.make(SEEDS)
-    uniform = torch.from_numpy(np.random.default_rng(0).random((4, 50, 6, env.goal_size)))
-    achieved, desired = (env.task.goals(x).float() for x in (uniform, uniform.flip(1)))
-    desired[:, :, :3] = achieved[:, :, :3]
-    if isinstance(env, PointReach):
-        desired[:, :, :3] += 0.3 * desired[:, :, 3:]
-    never = torch.zeros(4, 50, 6, dtype=torch.bool)
-    reward, success = env.task.reward(achieved, desired, never)
-    distance = (achieved - desired).double().square().sum(-1).sqrt()
-    assert torch.equal(success, distance <= env.task.threshold)
-    best = 1.0 if isinstance(env, PredatorPrey) else 0.0
-    assert torch.equal(reward, torch.where(success, best, best - 1.0))
-    assert success.flatten(1).any(1).all() and not success.flatten(1).all(1).any()

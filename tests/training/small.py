@@ -13,6 +13,7 @@ from hindsight.specs.cell import CellSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.cell import Execution, train_cell
+from hindsight.training.files import save
 from hindsight.training.runs import runs_of
 
 STEPS = 64  # of a rollout
@@ -35,6 +36,20 @@ def cell(
         evaluation=EvaluationSpec(episodes=10),
         steps=steps,
     )
+
+
+def cell_in(environment: Any, algorithm: dict[str, Any], **keys: Any) -> CellSpec:
+    """A cell of any environment and algorithm: small networks, one seed, no early end."""
+    values = {"seeds": 1, "steps": 2000, "early_end": None, "evaluation": {"episodes": 20}}
+    small = {"hidden": (8, 8), **algorithm}
+    return CellSpec(environment=environment, algorithm=small, **{**values, **keys})
+
+
+def policy_file(path: Path, spec: CellSpec, rows: dict[int, Tensor]) -> Path:
+    """The policy file of a cell whose runs have these parameters, by seed."""
+    stacked = torch.stack(list(rows.values()))
+    save(path, {"spec": spec.model_dump_json(), "seeds": list(rows), "rows": stacked})
+    return path
 
 
 def runs(spec: CellSpec, *seeds: int) -> Any:

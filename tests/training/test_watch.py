@@ -21,7 +21,6 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.training.files import save
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.policies import agent_of, initial_row, policy_of
 from hindsight.training.watch import (
@@ -33,6 +32,7 @@ from hindsight.training.watch import (
     write_episodes,
 )
 from tests.commands import hindsight
+from tests.training.small import policy_file
 from tests.wants import wants
 
 
@@ -51,11 +51,6 @@ def hunter(spec: CellSpec, gain: float = 3.0) -> torch.Tensor:
         first[0, axis, axis], first[0, axis, n + axis] = -small, small
         second[0, axis, axis] = gain / small
     return row[0]
-
-
-def policy_file(path: Path, spec: CellSpec, row: torch.Tensor) -> Path:
-    save(path, {"spec": spec.model_dump_json(), "seeds": [5], "rows": row[None]})
-    return path
 
 
 @pytest.mark.parametrize("prey", PREYS)
@@ -95,7 +90,7 @@ def test_a_hunt_is_filmed_to_its_end(gain: float, caught: bool) -> None:
 
 def test_episodes_for_the_figure(tmp_path: Path) -> None:
     spec = cell("repel")
-    sources = [policy_file(tmp_path / f"{x}.pt", spec, hunter(spec, x)) for x in (3.0, 0.0)]
+    sources = [policy_file(tmp_path / f"{x}.pt", spec, {5: hunter(spec, x)}) for x in (3.0, 0.0)]
     out = tmp_path / "tables" / "episodes.npz"
     write_episodes(sources, out)
     first, second = load_episodes(out)
@@ -153,7 +148,7 @@ def test_a_foreign_environment_draws_itself(monkeypatch, tmp_path):
     where = {"id": "hindsight.envs:PointReach-v0", "max_episode_steps": 3}
     spec = CellSpec(environment=where, algorithm={"name": "td3", "hidden": (4,)})
     row = initial_row(spec)
-    films = film_policy(policy_file(tmp_path / "policy.pt", spec, row), 5, 2, 0)
+    films = film_policy(policy_file(tmp_path / "policy.pt", spec, {5: row}), 5, 2, 0)
     assert [len(each.frames) for each in films] == [4, 4]
     env = GoalEnvironments(spec.environment, [0], evaluation=True, workers=0)
     for each in films:
@@ -198,7 +193,7 @@ def watched(tmp_path: Path, **environment: str) -> Any:
     """`hindsight watch` of a policy that moves a robot, without a screen."""
     where = {"id": "FetchReach-v4", "max_episode_steps": 3, "kwargs": {"width": 64, "height": 48}}
     spec = CellSpec(environment=where, algorithm={"name": "td3", "hidden": (4,)})
-    policy = policy_file(tmp_path / "policy.pt", spec, initial_row(spec))
+    policy = policy_file(tmp_path / "policy.pt", spec, {5: initial_row(spec)})
     hidden = dict.fromkeys(("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL", "PYOPENGL_PLATFORM"), "")
     words = "watch", str(policy), "a.gif", "--episodes", "1"
     return hindsight(*words, cwd=tmp_path, **{**hidden, **environment})
