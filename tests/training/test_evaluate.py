@@ -127,7 +127,7 @@ def test_the_environment_can_be_another(tmp_path):
 @pytest.mark.parametrize("kwargs", [{}, {"terminates": True}, {"discrete": True}])
 def test_a_foreign_environment_is_seen_and_acted_in_as_in_training(kwargs, tmp_path):
     """Observations of any shape, actions in a box of their own, success as the reward says."""
-    spec = cell_in({"id": CORRIDOR, "kwargs": kwargs}, {"hidden": (5,)})
+    spec = cell_in({"id": CORRIDOR, "kwargs": kwargs}, {"hidden": (5,)}, steps=10_000)
     row = initial_row(spec, 0)
     row = row + 0.1 * torch.randn(row.shape, generator=torch.Generator().manual_seed(2))
     file = policy_file(tmp_path / "policy.pt", spec, {0: row})
