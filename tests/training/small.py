@@ -8,9 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.cell import CellSpec, EvaluationSpec
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import save
@@ -29,13 +27,8 @@ def cell(
     """
     box = {"prey": "attract", "grid_size": 4.0, "interception_distance": 1.5, "max_steps": 8}
     keys = {"n_steps": STEPS, "n_epochs": 2, "learning_rate": 3e-3, **keys}
-    return CellSpec(
-        environment=PredatorPreySpec.model_validate({**box, **(where or {})}),
-        algorithm=PPOSpec(hidden=(8, 8), **keys),
-        hindsight=hindsight,
-        evaluation=EvaluationSpec(episodes=10),
-        steps=steps,
-    )
+    more = {"hindsight": hindsight, "evaluation": {"episodes": 10}, "steps": steps}
+    return cell_in({**box, **(where or {})}, keys, **more)
 
 
 def cell_in(environment: Any, algorithm: dict[str, Any], **keys: Any) -> CellSpec:

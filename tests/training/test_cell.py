@@ -27,15 +27,6 @@ def whole(undisturbed):
     return curves(undisturbed)
 
 
-def test_the_file_is_what_analysis_wants(undisturbed):
-    cell = load_cell(undisturbed)
-    assert list(pd.DataFrame(cell.training).groupby("seed").size()) == [12, 12, 12]
-    assert list(pd.DataFrame(cell.tests).groupby("seed").size()) == [3, 3, 3]
-    assert cell.metadata["spec"] == SPEC.model_dump(mode="json")
-    assert [run["end_step"] for run in cell.metadata["runs"]] == [SPEC.steps] * 3
-    assert not list(undisturbed.parents[2].rglob("checkpoints/**/*.pt"))
-
-
 def test_one_run_at_a_time_gives_the_same_curves(tmp_path, whole):
     """Training runs side by side is an optimisation: same seeds, same draws, same numbers."""
     for seed in range(SPEC.seeds):

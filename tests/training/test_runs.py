@@ -49,7 +49,7 @@ def test_evaluation_does_not_disturb_training():
 def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
     """100 rollouts of 64 steps fit; the first run is perfect at 640 and 768, the second never."""
     among = runs(cell(), 1, 2)
-    among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63})
+    among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63, "early_end": 1.3})
     ends: dict[int, tuple[str, int]] = {}
     for among.iteration in range(1, 101):
         value = {5: 1.0, 10: 1.0, 11: 0.9, 12: 1.0}.get(among.iteration, 0.5)

@@ -185,7 +185,7 @@ def test_a_batch_in_which_some_have_switched_equals_each_alone(variant):
 def test_the_results_tell_when_each_run_switched(tmp_path):
     """The curves' first row without hindsight is at that step, and so is every later one."""
     spec = cell(her(until_success=0.5), learning_rate=3e-3, n_epochs=4, steps=STEPS * 10)
-    path = train_cell(spec.model_copy(update={"seeds": 4, "early_end": None}), tmp_path)
+    path = train_cell(spec.model_copy(update={"seeds": 4}), tmp_path)
     curves = pd.read_parquet(path)
     found = []
     for run in about(path)["runs"]:
