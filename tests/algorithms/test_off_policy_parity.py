@@ -192,11 +192,26 @@ def test_runs_of_different_learning_rates(algorithm: Algorithm) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_importance_weights(algorithm: Algorithm) -> None:
-    module = algorithm.module
-    states = twins.of_three_runs(module), twins.of_three_runs(module)
+    """A weighted update is that of a batch with as many copies of each sample, for the critics.
+
+    Stable-Baselines3, to which updates without weights are held, has no importance weights.
+    """
+    module, spec = algorithm.module, algorithm.spec(hidden=HIDDEN)
+    weighting, repeating = twins.of_three_runs(module), twins.of_three_runs(module)
     (batch,), noise = algorithm.batches(1, 3), twins.noises(module, 1, 3)[0]
-    spec = algorithm.spec(hidden=HIDDEN)
-    twins.assert_weights_are_repetitions(module, spec, states, batch, noise)
+    counts = torch.arange(SAMPLES) % 4
+    copies = torch.arange(SAMPLES).repeat_interleave(counts)
+    weight = (counts * SAMPLES / len(copies)).expand(3, SAMPLES)
+    parts = {name: x[:, copies] for name, x in vars(batch).items() if x is not None}
+    of_copies = noise.unflatten(1, (module.NOISES, SAMPLES))[:, :, copies].flatten(1, 2)
+    weighted = module.update(weighting, replace(batch, weight=weight), noise, spec)
+    repeated = module.update(repeating, Batch(**parts), of_copies, spec)
+    moments = [getattr(state, state.optimised[0]).m for state in (weighting, repeating)]
+    torch.testing.assert_close(*moments, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(weighted.td_error[:, copies], repeated.td_error)
+    for name in ("loss", "gradient_norm", "critic_loss", "critic_gradient_norm"):
+        if hasattr(weighted, name):
+            torch.testing.assert_close(getattr(weighted, name), getattr(repeated, name))
 
 
 @pytest.mark.parametrize("algorithm", ACTOR_CRITICS.values(), ids=ACTOR_CRITICS)

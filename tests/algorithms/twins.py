@@ -5,7 +5,6 @@ update, on the batch and with the noise that it is given.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -176,34 +175,10 @@ def train(model: OffPolicyAlgorithm, batch: Batch, run: int) -> dict[str, float]
 LEARNING_RATES = (1e-3, 3e-4, 3e-3)
 
 
-def of_three_runs(module: ModuleType, weight_decay: float = 0.0) -> Any:
+def of_three_runs(module: ModuleType) -> Any:
     """A state of three runs with different learning rates."""
     agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
-    rows = starting_rows(agent, 4, 5, 6)
-    return module.State(agent, rows, torch.tensor(LEARNING_RATES), weight_decay)
-
-
-def assert_weights_are_repetitions(
-    module: ModuleType, spec: Any, states: Sequence[Any], batch: Batch, noise: Tensor
-) -> None:
-    """A weighted update is that of a batch with as many copies of each sample, for the critics.
-
-    Stable-Baselines3, to which updates without weights are held, has no importance weights.
-    """
-    runs, n = batch.rewards.shape
-    counts = torch.arange(n) % 4
-    copies = torch.arange(n).repeat_interleave(counts)
-    weight = (counts * n / len(copies)).expand(runs, n)
-    parts = {name: x[:, copies] for name, x in vars(batch).items() if x is not None}
-    of_copies = noise.unflatten(1, (module.NOISES, n))[:, :, copies].flatten(1, 2)
-    weighted = module.update(states[0], replace(batch, weight=weight), noise, spec)
-    repeated = module.update(states[1], Batch(**parts), of_copies, spec)
-    moments = [getattr(state, state.optimised[0]).m for state in states]
-    torch.testing.assert_close(*moments, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(weighted.td_error[:, copies], repeated.td_error)
-    for name in ("loss", "gradient_norm", "critic_loss", "critic_gradient_norm"):
-        if hasattr(weighted, name):
-            torch.testing.assert_close(getattr(weighted, name), getattr(repeated, name))
+    return module.State(agent, starting_rows(agent, 4, 5, 6), torch.tensor(LEARNING_RATES))
 
 
 def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:

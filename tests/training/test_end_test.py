@@ -31,7 +31,7 @@ def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -
 
 def test_a_run_ends_at_a_test_that_its_last_policy_passes(tmp_path):
     spec = CellSpec(
-        environment=EASY, algorithm=SAC, seeds=6, steps=800, early_end=None,
+        environment=EASY, algorithm=SAC, seeds=3, steps=800, early_end=None,
         end_test={"every": 100, "episodes": 2},
     )  # fmt: skip
     runs = about(train_cell(spec, tmp_path, Execution(workers=0)))["runs"]

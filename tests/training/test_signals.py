@@ -24,9 +24,7 @@ def bits(values: np.ndarray, low: float, high: float, bins: int) -> float:
     [
         None,
         HindsightSpec(strategy="future", k=2),
-        HindsightSpec(fidelity="described"),
         HindsightSpec(s_ratio=0.3, fidelity="described"),
-        HindsightSpec(s_ratio=0.3),
         HindsightSpec(until_steps=1),
     ],
 )

@@ -168,12 +168,8 @@ def test_a_foreign_environment_draws_itself(monkeypatch, tmp_path):
     ],
 )
 def test_mujoco_draws_as_was_chosen_or_in_the_first_way_that_works(
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    chosen: str | None,
-    ways: tuple[str, ...],
-    found: str,
-) -> None:
+    monkeypatch, name, chosen, ways, found
+):
     for variable in ("MUJOCO_GL", "PYOPENGL_PLATFORM"):
         monkeypatch.setenv(variable, chosen or "")  # so that what is set is undone
         if chosen is None:
