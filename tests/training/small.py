@@ -17,6 +17,20 @@ from hindsight.training.runs import runs_of
 STEPS = 64  # of a rollout
 
 
+#: Ways to learn from hindsight, on policy.
+HINDSIGHT = {
+    "ppo": None,
+    "released": HindsightSpec(),
+    "released-future-k2": HindsightSpec(strategy="future", k=2),
+    "described": HindsightSpec(fidelity="described"),
+    "described-episode-k2": HindsightSpec(strategy="episode", k=2, fidelity="described"),
+    "released-meher": HindsightSpec(s_ratio=0.6),
+    "described-meher": HindsightSpec(s_ratio=0.6, fidelity="described"),
+    "described-targeted": HindsightSpec(s_ratio=0.3, failures="targeted", fidelity="described"),
+    "released-to-meher": HindsightSpec(s_ratio=0.6, until_steps=100, then="meher"),
+}
+
+
 def cell(
     hindsight: HindsightSpec | None = None, *, steps: int = 10_000, where: Any = None, **keys: Any
 ) -> CellSpec:

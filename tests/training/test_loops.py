@@ -9,13 +9,14 @@ from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.specs.cell import CellSpec
-from tests.training import test_off_policy, test_on_policy_tasks, test_runs
-from tests.training.small import assert_same, cell, runs, through_a_file
+from tests.training import test_off_policy, test_on_policy_tasks
+from tests.training.small import HINDSIGHT, assert_same, cell, runs, through_a_file
 
+SOME = ("ppo", "released-future-k2", "described-episode-k2", "released-meher", "described-meher")
 ON_POLICY = {
     f"{environment}, {hindsight}": (environment, hindsight)
     for environment in test_on_policy_tasks.ENVIRONMENTS
-    for hindsight in test_on_policy_tasks.HINDSIGHT
+    for hindsight in SOME
 }
 
 
@@ -23,14 +24,14 @@ def cell_of(name: str, **algorithm: Any) -> CellSpec:
     """A cell by its name; `algorithm`: keys of an on-policy algorithm."""
     if name in test_off_policy.VARIANTS:
         return test_off_policy.cell(name)
-    if name in test_runs.VARIANTS:
+    if name in HINDSIGHT:
         schedules = {"learning_rate_schedule": "linear", "exploration": "annealed"}
         more = schedules if name == "ppo" else {}
-        return cell(test_runs.VARIANTS[name], **algorithm, **more)
+        return cell(HINDSIGHT[name], **algorithm, **more)
     return test_on_policy_tasks.cell(*ON_POLICY[name], **algorithm)
 
 
-@pytest.mark.parametrize("name", [*test_runs.VARIANTS, *ON_POLICY, *test_off_policy.VARIANTS])
+@pytest.mark.parametrize("name", [*HINDSIGHT, *ON_POLICY, *test_off_policy.VARIANTS])
 def test_a_seed_alone_equals_itself_among_others(name):
     """Over two iterations, after the first of which another run leaves the axis."""
     spec = cell_of(name, n_envs=2)
@@ -51,8 +52,8 @@ def test_a_seed_alone_equals_itself_among_others(name):
 
 
 CHECKPOINTS = [
-    *test_runs.VARIANTS,
-    *(n for n, (_, how) in ON_POLICY.items() if how not in ("ppo", "released")),
+    *HINDSIGHT,
+    *(n for n, (_, how) in ON_POLICY.items() if how not in SOME[:2]),
     *test_off_policy.VARIANTS,
 ]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from hindsight.algorithms import ppo_compiled as ppo
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
-from tests.training.small import cell_in, runs
+from tests.training.small import HINDSIGHT, cell_in, runs
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
 BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
@@ -20,13 +20,6 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "point": POINT,
     "bits": BITS,
     "continuous": {**BITS, "continuous": True},
-}
-HINDSIGHT: dict[str, dict[str, Any] | None] = {
-    "ppo": None,
-    "released": {"strategy": "future", "k": 2},
-    "described": {"fidelity": "described", "strategy": "episode", "k": 2},
-    "released-meher": {"s_ratio": 0.4},
-    "described-meher": {"s_ratio": 0.4, "fidelity": "described"},
 }
 
 

@@ -6,18 +6,6 @@ from hindsight.replay.rollout import Rollout
 from hindsight.specs.hindsight import HindsightSpec
 from tests.training.small import assert_same, cell, runs
 
-VARIANTS = {
-    "ppo": None,
-    "released": HindsightSpec(),
-    "released-future-k2": HindsightSpec(strategy="future", k=2),
-    "described": HindsightSpec(fidelity="described"),
-    "described-episode-k2": HindsightSpec(strategy="episode", k=2, fidelity="described"),
-    "released-meher": HindsightSpec(s_ratio=0.6),
-    "described-meher": HindsightSpec(s_ratio=0.6, fidelity="described"),
-    "described-targeted": HindsightSpec(s_ratio=0.3, failures="targeted", fidelity="described"),
-    "released-to-meher": HindsightSpec(s_ratio=0.6, until_steps=100, then="meher"),
-}
-
 
 def test_algorithms_are_paired(rollouts: list[Rollout]) -> None:
     """Episode e of a seed begins in the same state, with or without hindsight."""
