@@ -1,4 +1,4 @@
-"""Parity of the off-policy algorithms with Stable-Baselines3; initial parameters."""
+"""Parity of the off-policy algorithms with Stable-Baselines3; what it leaves out, by hand."""
 
 import itertools
 import math
@@ -9,6 +9,7 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -20,6 +21,8 @@ from hindsight.specs.algorithms.ddpg import DDPGSpec
 from hindsight.specs.algorithms.dqn import DQNSpec
 from hindsight.specs.algorithms.sac import SACSpec
 from hindsight.specs.algorithms.td3 import TD3Spec
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError, validated
 from tests.algorithms import twins
 from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES
 
@@ -301,3 +304,81 @@ def test_initial_rows(name: str) -> None:
             if weight.numel() > 1000:
                 expected = stats.uniform(-bound, 2 * bound)
                 assert stats.kstest(weight.flatten(), expected.cdf).pvalue > 0.01
+
+
+# --- DQN by hand ----------------------------------------------------------------------------------
+
+
+def test_the_double_target_by_hand():
+    """Online: a' = 1; target: Q(s', .) = (5, 3, 4).  y = r + gamma 3, or for DQN r + gamma 5."""
+    agent = dqn.Agent.of(1, 3, ())
+    # A layer without inputs to speak of: its values are its biases.
+    row = torch.tensor([[0.0, 2.0, 1.0, 0.0, 0.0, 0.0, 5.0, 3.0, 4.0, 0.0, 0.0, 0.0]])
+    nothing = torch.zeros(1, 2, 1)
+    terminated = torch.tensor([[False, True]])
+    batch = Batch(nothing, torch.tensor([[2, 2]]), torch.full((1, 2), -1.0), nothing, terminated)
+    for double, expected in ((True, -1 + 0.9 * 3), (False, -1 + 0.9 * 5)):
+        spec = DQNSpec(double=double, gamma=0.9)
+        state = dqn.State(agent, row, torch.tensor([0.1]))
+        found = dqn.update(state, batch, torch.empty(0), spec)
+        torch.testing.assert_close(found.td_error, torch.tensor([[expected - 1, 2.0]]).abs())
+        assert float(found.q_mean) == 1
+    assert torch.equal(dqn.act(state, nothing), torch.tensor([[1, 1]]))
+
+
+def test_epsilon_greedy():
+    state = twins.of_three_runs(dqn)
+    generator = torch.Generator().manual_seed(0)
+    obs = torch.randn(3, 4000, N_OBS, generator=generator)
+    uniform = torch.rand(3, 4000, 2, generator=generator)
+    best = dqn.act(state, obs)
+    for run, row in enumerate(state.online.rows):
+        assert torch.equal(best[run], twins.network(state.agent.q, row, obs[run]).argmax(1))
+    assert len(best.unique()) > 1
+    chosen = dqn.act(state, obs, uniform, 0.25)
+    explores = uniform[..., 0] < 0.25
+    assert torch.equal(chosen[~explores], best[~explores])
+    assert torch.equal(chosen[explores], (uniform[..., 1] * N_ACTIONS).long()[explores])
+    counts = torch.bincount(chosen[explores], minlength=N_ACTIONS)
+    assert float(counts.min()) > 0.3 * counts.sum()
+    assert torch.equal(dqn.act(state, obs, uniform, 0.0), best)
+
+
+@pytest.mark.parametrize("n_choices", [1, 2, 3, 10, 1_000_001])
+def test_random_choices_lie_in_their_range(n_choices):
+    """Also for the least and the largest float32 in [0, 1): the product is rounded down."""
+    agent = dqn.Agent.of(N_OBS, n_choices, ())
+    state = dqn.State(agent, torch.zeros(1, 2 * agent.q.n_parameters), torch.ones(1))
+    largest = float(np.nextafter(np.float32(1), np.float32(0)))
+    uniform = torch.tensor([[[0.5, 0.0], [0.5, largest]]])
+    chosen = dqn.act(state, torch.zeros(1, 2, N_OBS), uniform, 1.0)
+    assert chosen.tolist() == [[0, n_choices - 1]]
+
+
+# --- SAC's temperature ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ent_coef", ["auto", "auto_0.1", "auto_1e-3", 0.05])
+def test_the_first_temperature_is_that_of_stable_baselines3(ent_coef):
+    spec, agent = SACSpec(hidden=HIDDEN, ent_coef=ent_coef), sac.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+    model = twins.build(stable_baselines3.SAC, spec, 1e-3, ent_coef=ent_coef)
+    theirs = twins.of_sac(model)[-len(twins.linear(model.critic_target)) - 1]
+    state = sac.State(agent, agent.initial_row(0, *spec.initialisation)[None], torch.ones(1))
+    assert float(state.log_alpha) == pytest.approx(float(theirs.detach()), abs=1e-6)
+    assert spec.learns_temperature == (model.ent_coef_optimizer is not None)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, "auto_0", "auto_x", "auto_", "often", math.inf, True])
+def test_invalid_temperatures_are_reported(wrong):
+    with pytest.raises(SpecError, match="ent_coef"):
+        validated(SACSpec, {"ent_coef": wrong})
+
+
+def test_a_temperature_has_one_name():
+    """Cells are named by their specification: the default changes none, spelling makes no other."""
+    names = {CellSpec(algorithm={"name": "sac", "ent_coef": e}).name for e in ("auto", "auto_1.0")}
+    assert names == {CellSpec(algorithm={"name": "sac"}).name}
+    others = ["auto_0.1", "auto_0.10", 0.1]
+    specs = [CellSpec(algorithm={"name": "sac", "ent_coef": e}) for e in others]
+    assert specs[0].hash == specs[1].hash != specs[2].hash
+    assert "sac-alpha-auto-0.1-" in specs[0].name and "sac-alpha-0.1-" in specs[2].name
