@@ -138,21 +138,6 @@ def play(env: Environments[Any], actions: Any, n_steps: int, iteration: int = 1)
     return Played(torch.stack(states), together, torch.stack(rewards))
 
 
-def test_episodes_last_as_long_as_their_limit_says(case: Case) -> None:
-    env = case.make(SEEDS, 3)
-    env.prepare_rollout(1, 150)
-    length = torch.zeros(4, 3, dtype=torch.int64)
-    for t in range(150):
-        assert torch.equal(env.elapsed, length)
-        step = env.step(case.actions(env, t))
-        length += 1
-        reached = step.success & torch.tensor(env.task.terminates_on_success)
-        late = (length >= case.spec.step_limit) & ~reached
-        assert torch.equal(step.truncated, late & torch.tensor(env.truncates))
-        assert torch.equal(step.terminated, reached | (late & ~step.truncated))
-        length[step.terminated | step.truncated] = 0
-
-
 def test_seeds_and_environments_differ(case: Case) -> None:
     """Those of evaluation, too."""
     envs = [case.make([0, 1, 2], 4, evaluation=evaluation) for evaluation in (False, True)]

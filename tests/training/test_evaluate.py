@@ -88,12 +88,11 @@ def test_a_policy_of_a_file_is_what_a_plain_loop_makes_of_it(name, tmp_path):
     assert_is_a_plain_loop(found, env, acts(spec, rows[1], env), 3)
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("name", ["ppo-choices", "dqn", "sac", "td3"])
-def test_the_same_again_and_other_runs_and_seeds_otherwise(name, deterministic, tmp_path):
+def test_random_episodes_are_the_same_again_and_others_of_other_runs_and_seeds(name, tmp_path):
     file = file_of(name, tmp_path)
     one, again, other_run, other_seed = (
-        evaluate_policy(str(file), None, 12, deterministic, run=run, seed=seed).returns.tolist()
+        evaluate_policy(str(file), None, 12, False, run=run, seed=seed).returns.tolist()
         for run, seed in ((4, 0), (4, 0), (7, 0), (4, 100))
     )
     assert one == again

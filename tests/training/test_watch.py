@@ -79,15 +79,6 @@ def test_the_episodes_are_those_of_the_evaluation(prey: Prey, pushes: bool) -> N
         np.testing.assert_allclose(episode.predator[1:], moved, atol=2e-3)
 
 
-@pytest.mark.parametrize(("gain", "caught"), [(3.0, True), (0.0, False)])
-def test_a_hunt_is_filmed_to_its_end(gain: float, caught: bool) -> None:
-    spec = cell()
-    (filmed,) = film(spec, hunter(spec, gain), 1)
-    assert filmed.caught == caught and filmed.frames_per_second == 5
-    # The start, and a picture after each of 21 steps at most.
-    assert len(filmed.frames) < 22 if caught else len(filmed.frames) == 22
-
-
 def test_episodes_for_the_figure(tmp_path: Path) -> None:
     spec = cell("repel")
     sources = [policy_file(tmp_path / f"{x}.pt", spec, {5: hunter(spec, x)}) for x in (3.0, 0.0)]
