@@ -216,14 +216,8 @@ def both(
 
 
 def compared(spec: PPOSpec, *task: str, **keys: Any) -> Both:
-    """One update by both implementations, in which everything is equal."""
+    """One update: estimates, parameters, losses and diagnostics of every run equal its twin's."""
     result = both(spec, *task, **keys)
-    compare(result)
-    return result
-
-
-def compare(result: Both) -> None:
-    """Estimates, parameters, losses and diagnostics of every run equal its twin's."""
     for run, twin in enumerate(result.twins):
         buffer = twin.model.rollout_buffer
         for ours, theirs in (
@@ -251,6 +245,7 @@ def compare(result: Both) -> None:
         if len(twin.kls) == twin.updates:  # else it stopped at a minibatch without a gradient
             norm = float(np.mean(twin.gradient_norms))
             assert float(d.gradient_norm[run]) == pytest.approx(norm, rel=1e-4)
+    return result
 
 
 def minibatches(spec: PPOSpec) -> int:

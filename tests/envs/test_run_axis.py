@@ -63,12 +63,6 @@ class Case:
         return self.kind(self.spec, seeds, n_envs, **options)
 
 
-def pushed(size: int, prey: str, max_steps: int) -> Case:
-    keys = {"n_dims": 2, "pushes_object": True, "grid_size": size, "prey": prey}
-    spec = PredatorPreySpec.model_validate({**keys, "max_steps": max_steps})
-    return Case(PredatorPrey, spec, chase)
-
-
 def prey(**keys: Any) -> Case:
     return Case(PredatorPrey, PredatorPreySpec(**keys), chase)
 
@@ -77,6 +71,7 @@ def bits(actions: Any, **keys: Any) -> Case:
     return Case(BitFlipping, BitFlippingSpec(**keys), actions)
 
 
+PUSHED = {"n_dims": 2, "pushes_object": True, "grid_size": 3.0}
 CASES = {
     "point": Case(PointReach, PointReachSpec(max_steps=9, threshold=0.3), steer),
     "small square": Case(PointReach, PointReachSpec(range=0.5, threshold=0.2, max_steps=3), steer),
@@ -87,8 +82,8 @@ CASES = {
     "attract": prey(prey="attract", fidelity="described", grid_size=4.0, max_steps=3),
     "straight_away": prey(prey="straight_away", grid_size=2.5, max_steps=2),
     "random_direction": prey(prey="random_direction", grid_size=5.0, interception_distance=0.5),
-    "pushed": pushed(3, "random", 12),
-    "pushed, repel": pushed(3, "repel", 4),
+    "pushed": prey(prey="random", max_steps=12, **PUSHED),
+    "pushed, repel": prey(prey="repel", max_steps=4, **PUSHED),
 }
 SEEDS = [5, 0, 5, 11]
 

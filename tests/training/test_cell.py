@@ -17,6 +17,7 @@ from hindsight.training.cell import Execution, train_cell
 from hindsight.training.files import load
 from hindsight.training.policies import policy_of
 from tests.curves import curves
+from tests.envs.test_run_axis import play
 from tests.training.small import SPEC, cell_in, interrupted
 
 
@@ -137,14 +138,9 @@ def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -
     where, act = spec.environment, policy_of(spec, row[None])
     env = PredatorPrey(where, [seed], 2, evaluation=True)
     env.rewind(number)
-    env.prepare_rollout(number, 1 + where.max_steps)
-    caught: list[bool | None] = [None] * 2
-    for _ in range(1 + where.max_steps):
-        step = env.step(act(env.state))
-        for i in range(2):
-            if caught[i] is None and bool(step.terminated[0, i]):
-                caught[i] = bool(step.success[0, i])
-    return [bool(x) for x in caught]
+    steps = play(env, lambda env, t: act(env.state), 1 + where.max_steps, number).steps
+    first = steps.terminated[:, 0].int().argmax(0)
+    return steps.success[first, 0, torch.arange(2)].tolist()
 
 
 def test_a_run_ends_at_a_test_that_its_last_policy_passes(tmp_path):

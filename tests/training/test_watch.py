@@ -16,9 +16,8 @@ from PIL import Image
 from hindsight.envs.episodes import load_episodes
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.io.files import FileError
-from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec, Prey
+from hindsight.specs.environments.predator_prey import PREYS, Prey
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.on_policy import OnPolicyRuns
@@ -32,13 +31,13 @@ from hindsight.training.watch import (
     write_episodes,
 )
 from tests.commands import hindsight
-from tests.training.small import policy_file
+from tests.training.small import cell_in, policy_file
 from tests.wants import wants
 
 
 def cell(prey: Prey = "static", **environment: object) -> CellSpec:
-    where = PredatorPreySpec.model_validate({"prey": prey, "grid_size": 5.0, **environment})
-    return CellSpec(environment=where, algorithm=PPOSpec(hidden=(4,)))
+    where = {"prey": prey, "grid_size": 5.0, **environment}
+    return cell_in(where, {"hidden": (4,)}, steps=10_000)
 
 
 def hunter(spec: CellSpec, gain: float = 3.0) -> torch.Tensor:
