@@ -1,6 +1,10 @@
-"""The compiled PPO against its reference in PyTorch: same row, samples and order, same result."""
+"""The compiled PPO against its reference in PyTorch: same row, samples and order, same result.
 
-from typing import Any
+The reference's update is held to Stable-Baselines3 in `test_ppo_parity`; its other parts here.
+"""
+
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -10,37 +14,14 @@ from hypothesis import strategies as st
 
 from hindsight.algorithms import ppo, ppo_compiled
 from hindsight.algorithms.ppo import ActorCritic, Samples
-from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.environment import Environment
-from hindsight.envs.point_reach import PointReach
-from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.io.compiled import ENABLED, use_threads
 from hindsight.nn.adam import Adam
 from hindsight.replay.rollout import Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.environments.bit_flipping import BitFlippingSpec
-from hindsight.specs.environments.point_reach import PointReachSpec
-from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
+from tests.envs.test_run_axis import CASES, prey
 
-TASKS: dict[str, tuple[Any, Any]] = {
-    **{
-        f"prey {prey}": (PredatorPrey, PredatorPreySpec(prey=prey, grid_size=4.0, max_steps=6))
-        for prey in PREYS
-    },
-    "described prey": (
-        PredatorPrey,
-        PredatorPreySpec(prey="repel", fidelity="described", n_dims=2),
-    ),
-    "object": (PredatorPrey, PredatorPreySpec(pushes_object=True, n_dims=2, grid_size=3.0)),
-    "point": (PointReach, PointReachSpec(max_steps=7, threshold=0.5)),
-    "bits": (BitFlipping, BitFlippingSpec(n_bits=4)),
-    "bits, continuous": (BitFlipping, BitFlippingSpec(n_bits=4, continuous=True)),
-}
-
-
-def make(task: str, runs: int = 2) -> Any:
-    kind, spec = TASKS[task]
-    return kind(spec, range(runs), 2)
+TASKS = CASES | {"static": prey(prey="static", grid_size=4.0, max_steps=6)}
 
 
 def agent_for(env: Environment, hidden: tuple[int, ...]) -> ActorCritic:
@@ -48,20 +29,19 @@ def agent_for(env: Environment, hidden: tuple[int, ...]) -> ActorCritic:
     return ActorCritic.of(env.observation_size, env.n_choices or env.action_size, hidden, discrete)
 
 
-def rows_for(agent: ActorCritic, runs: int) -> torch.Tensor:
-    """First parameters, away from the special values that they begin with."""
-    rows = torch.stack([agent.initial_row(seed, 0.8) for seed in range(runs)])
-    generator = torch.Generator().manual_seed(1)
-    return rows + 0.1 * torch.randn(rows.shape, generator=generator)
+def rows_for(agent: ActorCritic, seeds: Sequence[int]) -> torch.Tensor:
+    """Parameters [run, parameter] away from the special initial ones: no bias or mean is zero."""
+    rows = torch.stack([agent.initial_row(seed, 0.8) for seed in seeds])
+    return rows + 0.05 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
 
 
 def collected(
     task: str, runs: int, steps: int, spec: PPOSpec
 ) -> tuple[ActorCritic, torch.Tensor, Samples, torch.Tensor]:
     """An agent, its rows, the samples of its compiled rollout, and their order."""
-    env = make(task, runs)
+    env = TASKS[task].make(list(range(runs)))
     agent = agent_for(env, (16, 16))
-    rows = rows_for(agent, runs)
+    rows = rows_for(agent, range(runs))
     env.prepare_rollout(1, steps)
     noise = torch.randn(steps, runs, 2, 3, generator=torch.Generator().manual_seed(0))
     rollout = ppo_compiled.collect(env, agent, rows, noise)
@@ -71,10 +51,10 @@ def collected(
 
 @pytest.mark.parametrize("exploration", ["gaussian", "squashed"])
 @pytest.mark.parametrize("task", TASKS)
-def test_a_rollout_is_that_of_the_reference(task: str, exploration: Any) -> None:
-    reference, compiled = make(task), make(task)
+def test_a_rollout_is_that_of_the_reference(task: str, exploration) -> None:
+    reference, compiled = (TASKS[task].make([0, 1]) for _ in range(2))
     agent = agent_for(reference, (16, 8))
-    rows = rows_for(agent, 2)
+    rows = rows_for(agent, [0, 1])
     n_steps = 300  # more than a block of beginnings
     generator = np.random.default_rng(3)
     size = (n_steps, 2, 2, agent.policy.sizes[-1])
@@ -125,7 +105,7 @@ def updates(draw: st.DrawFn) -> tuple[ActorCritic, PPOSpec, Samples, torch.Tenso
     actions = normal(n_outputs)
     if discrete:
         actions = torch.randint(0, n_outputs, (runs, n, 1), generator=generator).float()
-    rows = rows_for(agent, runs)
+    rows = rows_for(agent, range(runs))
     obs = normal(n_obs)
     policy, value, log_std = agent.split(rows)
     log_prob = agent.log_prob(agent.policy(policy, obs), log_std, actions)
@@ -158,7 +138,7 @@ def test_an_update_is_that_of_the_reference(
     results = []
     for update in (ppo.update, ppo_compiled.update):
         optimiser = Adam(
-            rows_for(agent, 2),
+            rows_for(agent, [0, 1]),
             torch.tensor([3e-4, rate]),
             # so large that a gradient of rounding does not decide where a parameter goes
             eps=1e-3,
@@ -180,7 +160,7 @@ def test_an_update_is_that_of_the_reference(
 def test_a_divergence_is_noticed(what: str) -> None:
     """A parameter that is no number, or an advantage, makes the row no number."""
     spec = PPOSpec(batch_size=16, n_epochs=1, target_kl=None)
-    agent, rows, samples, order = collected("prey static", 2, 64, spec)
+    agent, rows, samples, order = collected("static", 2, 64, spec)
     (rows if what == "row" else getattr(samples, what))[0, 3] = torch.nan
     optimiser = Adam(rows, torch.full((2,), 3e-4))
     ppo_compiled.update(agent, optimiser, samples, order, spec)
@@ -192,7 +172,7 @@ def test_threads_change_nothing() -> None:
     for threads in (1, 3):
         use_threads(threads)
         spec = PPOSpec(n_epochs=2)
-        agent, rows, samples, order = collected("prey attract", 5, 128, spec)
+        agent, rows, samples, order = collected("attract", 5, 128, spec)
         optimiser = Adam(rows, torch.full((5,), 3e-4))
         ppo_compiled.update(agent, optimiser, samples, order, spec)
         found.append(optimiser.rows)
@@ -208,3 +188,43 @@ def test_the_approximate_tanh() -> None:
     found = np.array([tanh(value) for value in x])
     np.testing.assert_allclose(found, np.tanh(x.astype(np.float64)), atol=5e-7)
     assert np.isnan(tanh(np.float32("nan")))
+
+
+# --- the reference's own parts --------------------------------------------------------------------
+
+
+def test_orders_belong_to_run_epoch_and_iteration():
+    """Each epoch of a run deals its valid samples once; neighbours only change the padding."""
+    valid = torch.ones(2, 50, dtype=torch.bool)
+    order = ppo.orders([3, 4], 7, valid, 3)
+    assert torch.equal(order.sort(-1).values, torch.arange(50).expand(3, 2, 50))
+    assert torch.equal(order, ppo.orders([4, 3], 7, valid, 3).flip(1))
+    other = ppo.orders([3, 4], 8, valid, 3)
+    assert len(torch.cat([order, other]).flatten(0, 1).unique(dim=0)) == 12
+    fewer = valid.clone()
+    fewer[0, ::2] = False
+    dealt = ppo.orders([3, 4], 7, fewer, 3)[:, 0, :25]
+    assert torch.equal(dealt.sort(-1).values, torch.arange(1, 50, 2).expand(3, 25))
+    assert torch.equal(dealt, ppo.orders([3], 7, fewer[:1], 3)[:, 0])
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("lam", [0.0, 0.5, 0.95, 1.0])
+def test_doubling_equals_the_recurrence(gamma, lam):
+    """Schulman et al. 2016, eq. 16.
+
+    All lengths from 1 to 70, around every power of two, with few, many and only ends.
+    """
+    for steps, p_end in itertools.product(range(1, 71), (0.0, 0.1, 0.5, 1.0)):
+        rng = np.random.default_rng(steps)
+        rewards, values = rng.standard_normal((2, 6, steps))
+        last, ends = rng.standard_normal(6), rng.random((6, steps)) < p_end
+        given = [torch.from_numpy(x) for x in (rewards, values, last, ends)]
+        found = ppo.advantages(*given, gamma, lam)
+        expected, running, following = np.zeros_like(values), 0.0, last
+        for t in reversed(range(steps)):
+            goes_on = ~ends[:, t]
+            delta = rewards[:, t] + gamma * following * goes_on - values[:, t]
+            expected[:, t] = running = delta + gamma * lam * running * goes_on
+            following = values[:, t]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)

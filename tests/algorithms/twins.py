@@ -1,16 +1,16 @@
-"""Stable-Baselines3's side of a parity test of off-policy actor-critics, and what each must keep.
+"""Stable-Baselines3's side of a parity test of off-policy algorithms, and what each must keep.
 
 A twin is a model of Stable-Baselines3 with the parameters of one of our runs.  It does its own
 update, on the batch and with the noise that it is given.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import gymnasium
 import torch
+from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import ReplayBufferSamples
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -24,9 +24,11 @@ N_OBS, N_ACTIONS, HIDDEN, SAMPLES = 7, 3, (32, 24), 64
 class Wrapper(gymnasium.Env):
     """Spaces, and nothing that is ever stepped: what Stable-Baselines3 wants to see."""
 
-    def __init__(self, n_obs: int = N_OBS, action_space: Any = None) -> None:
-        self.observation_space = gymnasium.spaces.Box(-10, 10, (n_obs,))
-        self.action_space = action_space or gymnasium.spaces.Box(-1, 1, (N_ACTIONS,))
+    def __init__(self, discrete: bool) -> None:
+        self.observation_space = gymnasium.spaces.Box(-10, 10, (N_OBS,))
+        self.action_space = gymnasium.spaces.Box(-1, 1, (N_ACTIONS,))
+        if discrete:
+            self.action_space = gymnasium.spaces.Discrete(N_ACTIONS)
 
 
 def starting_rows(agent: Any, *seeds: int) -> Tensor:
@@ -35,7 +37,7 @@ def starting_rows(agent: Any, *seeds: int) -> Tensor:
     return rows + 0.05 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
 
 
-def batches(n: int, runs: int = 1, n_choices: int | None = None) -> list[Batch]:
+def batches(n: int, runs: int = 1, discrete: bool = False) -> list[Batch]:
     """Batches of random transitions, a fifth of them terminated, with actions or choices.
 
     Rewards grow from batch to batch, and gradients with them: Adam does not see a clipping that
@@ -47,9 +49,9 @@ def batches(n: int, runs: int = 1, n_choices: int | None = None) -> list[Batch]:
         return torch.randn(runs, SAMPLES, *size, generator=generator)
 
     def actions() -> Tensor:
-        if n_choices is None:
-            return normal(N_ACTIONS).clamp(-1, 1)
-        return torch.randint(n_choices, (runs, SAMPLES), generator=generator)
+        if discrete:
+            return torch.randint(N_ACTIONS, (runs, SAMPLES), generator=generator)
+        return normal(N_ACTIONS).clamp(-1, 1)
 
     return [
         Batch(normal(N_OBS), actions(), 2**i * normal(), normal(N_OBS), normal() > 0.84)
@@ -67,6 +69,11 @@ def linear(*modules: nn.Module) -> list[Tensor]:
     """Parameters of these modules' linear layers in the order of a row: bias, weight."""
     layers = [m for module in modules for m in module.modules() if isinstance(m, nn.Linear)]
     return [p for layer in layers for p in (layer.bias, layer.weight)]
+
+
+def of_dqn(model: Any) -> list[Tensor]:
+    """A DQN twin's parameters in the order of a row."""
+    return linear(model.q_net, model.q_net_target)
 
 
 def of_deterministic(model: Any) -> list[Tensor]:
@@ -100,17 +107,20 @@ def row_of(parameters: Sequence[Tensor]) -> Tensor:
     return torch.cat([p.detach().flatten() for p in parameters])
 
 
+def networks(model: Any) -> dict[str, nn.Module]:
+    """What a twin has an optimiser for, by the first word of our diagnostics of it."""
+    if isinstance(model, DQN):
+        return {"": model.policy}
+    return {"critic_": model.critic, "actor_": model.actor}
+
+
 def build(
-    algorithm: type[OffPolicyAlgorithm],
-    spec: Any,
-    learning_rate: float,
-    env: gymnasium.Env | None = None,
-    **options: Any,
-):
+    algorithm: type[OffPolicyAlgorithm], spec: Any, learning_rate: float, **options: Any
+) -> Any:
     """A twin whose networks and optimisers are as `spec` says."""
     model = algorithm(
         "MlpPolicy",
-        env or Wrapper(),
+        Wrapper(discrete=algorithm is DQN),
         learning_rate=learning_rate,
         buffer_size=1,
         gamma=spec.gamma,
@@ -123,14 +133,13 @@ def build(
         **options,
     )
     model.set_logger(configure(None, []))
-    for name in ("actor", "critic"):
-        if hasattr(model, name):
-            clip_before_step(getattr(model, name), spec.max_grad_norm)
+    for network in networks(model).values():
+        clip_before_step(network, spec.max_grad_norm)
     return model
 
 
 def clip_before_step(network: nn.Module, max_norm: float | None) -> None:
-    """Stable-Baselines3 does not clip off-policy gradients: PyTorch's own clipping does it here.
+    """Stable-Baselines3 clips no gradients of an actor-critic: PyTorch's own clipping does it here.
 
     It leaves the gradient's norm in `network.norm`.
     """
@@ -157,6 +166,7 @@ def train(model: OffPolicyAlgorithm, batch: Batch, run: int) -> dict[str, float]
     model.replay_buffer.sample = lambda *args, **kwargs: data
     model.logger.name_to_value.clear()
     model.train(1, len(data.rewards))
+    model._on_step()  # where DQN moves its target
     return dict(model.logger.name_to_value)
 
 
@@ -165,34 +175,10 @@ def train(model: OffPolicyAlgorithm, batch: Batch, run: int) -> dict[str, float]
 LEARNING_RATES = (1e-3, 3e-4, 3e-3)
 
 
-def of_three_runs(module: ModuleType, weight_decay: float = 0.0) -> Any:
+def of_three_runs(module: ModuleType) -> Any:
     """A state of three runs with different learning rates."""
     agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
-    rows = starting_rows(agent, 4, 5, 6)
-    return module.State(agent, rows, torch.tensor(LEARNING_RATES), weight_decay)
-
-
-def assert_weights_are_repetitions(
-    module: ModuleType, spec: Any, states: Sequence[Any], batch: Batch, noise: Tensor
-) -> None:
-    """A weighted update is that of a batch with as many copies of each sample, for the critics.
-
-    Stable-Baselines3, to which updates without weights are held, has no importance weights.
-    """
-    runs, n = batch.rewards.shape
-    counts = torch.arange(n) % 4
-    copies = torch.arange(n).repeat_interleave(counts)
-    weight = (counts * n / len(copies)).expand(runs, n)
-    parts = {name: x[:, copies] for name, x in vars(batch).items() if x is not None}
-    of_copies = noise.unflatten(1, (module.NOISES, n))[:, :, copies].flatten(1, 2)
-    weighted = module.update(states[0], replace(batch, weight=weight), noise, spec)
-    repeated = module.update(states[1], Batch(**parts), of_copies, spec)
-    moments = [getattr(state, state.optimised[0]).m for state in states]
-    torch.testing.assert_close(*moments, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(weighted.td_error[:, copies], repeated.td_error)
-    for name in ("loss", "gradient_norm", "critic_loss", "critic_gradient_norm"):
-        if hasattr(weighted, name):
-            torch.testing.assert_close(getattr(weighted, name), getattr(repeated, name))
+    return module.State(agent, starting_rows(agent, 4, 5, 6), torch.tensor(LEARNING_RATES))
 
 
 def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:

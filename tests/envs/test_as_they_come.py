@@ -12,11 +12,10 @@ import torch
 from gymnasium.spaces import Box, Dict
 
 from hindsight.envs.goal_environments import GoalEnvironments
-from hindsight.replay.her import HindsightReplayBuffer
-from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.runs import runs_of
+from tests.training.small import cell_in
 
 REACH = 0.3  # what counts as the goal
 
@@ -91,6 +90,14 @@ gym.register("Line-v0", Line, max_episode_steps=10)
 def line(terminates: Any = None, rest: Any = "keep", **kwargs: Any) -> GymnasiumSpec:
     values = {"id": "Line-v0", "kwargs": kwargs, "terminates": terminates, "rest": rest}
     return validated(GymnasiumSpec, values)
+
+
+LEARNS_LATER = {"log_interval": 60, "learning_starts": 1000}
+
+
+def begun(environment: Any, algorithm: dict[str, Any], **hindsight: Any) -> Any:
+    """A run that is about to begin, whose environment is stepped by this process."""
+    return runs_of(cell_in(environment, algorithm, **hindsight), [0], "cpu", 0)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -203,47 +210,23 @@ def test_a_step_limit_is_where_all_episodes_are_cut():
     assert not any("cut after" in note for note in validated(GymnasiumSpec, given).notes)
 
 
-def test_training_and_the_stand_alone_buffer_agree():
-    """Terminations and rewards of relabelled transitions, dense rewards with a tolerance."""
-    kwargs = {"knows": "compute_terminated", "dense": True, "fine": 5.0}
-    spec = line(**kwargs)
-    env = gym.make("Line-v0", disable_env_checker=True, **kwargs)
-    alone = HindsightReplayBuffer(500, env, strategy="final", k=10**6, rest="keep", seed=0)
-    cell = CellSpec(
-        environment=spec,
-        algorithm={"name": "sac", "log_interval": 60, "learning_starts": 1000},
-        replay={"strategy": "final", "k": 10**6, "fidelity": "described"},
-        steps=1000,
-        seeds=1,
-    )
-    runs: Any = runs_of(cell, [0], "cpu", 0)
+def test_relabelled_transitions_keep_what_goals_do_not_explain():
+    """The fine for the wall, and the end there; dense rewards with a tolerance."""
+    where = line(knows="compute_terminated", dense=True, fine=5.0)
+    replay = {"strategy": "episode", "k": 10**6, "fidelity": "described"}
+    runs = begun(where, {"name": "sac", **LEARNS_LATER}, replay=replay)
     for _ in range(3):
         columns = runs.iterate()
     assert -5 <= float(columns["reward_rest"]) < 0
-    stored, row = runs.buffer, runs.buffer.row
-    done = int(stored.finished().sum())
-    index = np.arange(done)[None]
-    batch = stored.sample_at(index, np.zeros((1, done, 2)), runs.env.task.reward)
-    old = stored.gather(index)[0].numpy()
-    over = np.flatnonzero(stored.left[0, 0, :done] == 1)
-    for first, last in zip([0, *over[:-1] + 1], over, strict=True):
-        part = slice(first, last + 1)
-
-        def seen(columns: slice, part: slice = part) -> dict[str, Any]:
-            keys = ("achieved_goal", "desired_goal", "observation")
-            return dict(zip(keys, np.split(old[part, columns], 3, axis=1), strict=True))
-
-        alone.add_episode(
-            seen(row.obs), old[part, row.actions], old[part, row.reward], seen(row.next_obs),
-            bool(old[last, row.terminated]),
-        )  # fmt: skip
-    rows = alone._read(np.arange(done), np.zeros((done, 2)))
-    theirs = alone.row
-    assert np.array_equal(rows[:, theirs.terminated] > 0, batch.terminated[0].numpy())
-    np.testing.assert_allclose(rows[:, theirs.reward], batch.rewards[0].numpy(), atol=1e-6)
-    crashed = old[:, row.failed] > 0
-    assert crashed.any() and (batch.rewards[0].numpy()[crashed] < -4).all()
-    assert batch.terminated.any() and not batch.terminated.all()
+    done = int(runs.buffer.finished().sum())
+    # The goals of the first steps of episodes.
+    how = np.arange(done)[None], np.zeros((1, done, 2)), runs.env.task.reward
+    batch = runs.buffer.sample_at(*how)
+    achieved, desired, _ = batch.next_obs[0].unbind(-1)
+    far, crashed = (achieved - desired).abs(), achieved.abs() >= 1.2
+    torch.testing.assert_close(batch.rewards[0], -far - 5 * crashed.float())
+    assert torch.equal(batch.terminated[0], (far <= REACH) | crashed)
+    assert crashed.any() and not batch.terminated.all() and (far[crashed] > REACH).any()
 
 
 def test_what_contradicts_the_rule_is_reported_at_its_step():
@@ -278,14 +261,8 @@ def test_the_rest_of_a_reward_is_found_where_it_is_paid(rest, capsys):
 
 @pytest.mark.parametrize("rest", ["keep", "drop"])
 def test_on_policy_steps_and_their_copies_are_paid_the_rest(rest):
-    cell = CellSpec(
-        environment=line("never", rest, fine=5.0),
-        algorithm={"n_steps": 60, "hidden": (4,)},
-        hindsight={"strategy": "final", "fidelity": "described"},
-        steps=60,
-        seeds=1,
-    )
-    runs: Any = runs_of(cell, [0], "cpu", 0)
+    hindsight = {"strategy": "final", "fidelity": "described"}
+    runs = begun(line("never", rest, fine=5.0), {"n_steps": 60}, hindsight=hindsight)
     columns = runs.iterate()
     ((_, _, real, copies),) = runs.learned
     crashed = (real.obs[..., 0] + 0.5 * real.actions[..., 0].clamp(-1, 1)).abs() >= 1.2
@@ -326,46 +303,31 @@ gym.register("Fleeing-v0", Fleeing, max_episode_steps=10)
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_a_step_that_moves_its_goal_is_paid_what_the_environment_pays(name, dense, rest):
-    how = {"n_steps": 60} if name == "ppo" else {"log_interval": 60, "learning_starts": 1000}
-    values = {"id": "Fleeing-v0", "kwargs": {"dense": dense}, "rest": rest}
-    cell = CellSpec(
-        environment=values, algorithm={"name": name, "hidden": (4,), **how}, steps=60, seeds=1
-    )
-    runs: Any = runs_of(cell, [0], "cpu", 0)
+    how = {"n_steps": 60} if name == "ppo" else LEARNS_LATER
+    where = {"id": "Fleeing-v0", "kwargs": {"dense": dense}, "rest": rest}
+    runs = begun(where, {"name": name, **how})
     Fleeing.paid.clear()
     columns = runs.iterate()
     if name == "ppo":
         stored = runs.learned[0][2].rewards.ravel()
+        assert torch.equal(runs.learned[0][2].success.ravel(), stored >= -REACH)  # as info says
     else:
         stored = runs.buffer.rows[0, 0, :60, runs.buffer.row.reward]
     np.testing.assert_allclose(stored, Fleeing.paid, atol=1e-5)
     assert float(columns.get("reward_rest", torch.zeros(1))) == 0
 
 
-class Counted(Line):
-    opened: ClassVar[list[str]] = []
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened.append("made")
-
-    def close(self) -> None:
-        self.opened.append("closed")
-
-
-gym.register("Counted-v0", Counted, max_episode_steps=10)
-
-
-def test_environments_are_closed_once_nothing_steps_them():
-    spec = validated(GymnasiumSpec, {"id": "Counted-v0"})
+def test_environments_are_closed_once_nothing_steps_them(monkeypatch):
+    spec, closed = line(), []
+    monkeypatch.setattr(Line, "close", lambda env: closed.append(env))
     for end in (GoalEnvironments.close, lambda envs: None):
-        Counted.opened.clear()
+        closed.clear()
         envs = GoalEnvironments(spec, [0, 1], 2, workers=0)
-        assert Counted.opened == ["made"] * 4
+        assert not closed
         end(envs)
         del envs
         gc.collect()
-        assert Counted.opened == ["made"] * 4 + ["closed"] * 4
+        assert len(closed) == 4
 
 
 def test_a_daemonic_process_steps_environments_itself():

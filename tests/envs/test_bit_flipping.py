@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stable_baselines3.common.envs import BitFlippingEnv as BitFlippingOfSB3
@@ -69,10 +68,3 @@ def test_one_episode_in_two_to_the_n_begins_solved() -> None:
     kinds, counts = state[:, :6].unique(dim=0, return_counts=True)
     assert len(kinds) == 64
     assert float(((counts - 64) ** 2 / 64).sum()) < 103  # chi-squared with 63, at 0.001
-
-
-def test_goals_are_bits() -> None:
-    task = BitFlipping(BitFlippingSpec(n_bits=2), [0, 1]).task
-    uniform = torch.tensor([[0.0, 0.499], [0.5, 0.999]]).expand(2, 3, 2, 2)
-    assert task.goals(uniform).tolist() == [[[[0, 0], [1, 1]]] * 3] * 2
-    assert task.contains(torch.tensor([[0.0, 1.0], [0.5, 1.0]])).tolist() == [True, False]

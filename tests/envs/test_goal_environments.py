@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import signal
 import sys
 import time
 from contextlib import suppress
@@ -24,7 +23,7 @@ from hindsight.streams import Purpose
 from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.runs import runs_of
 from tests.envs import corridor  # registers Corridor-v0
-from tests.training.small import through_a_file
+from tests.training.small import cell_in, through_a_file
 
 assert "Corridor-v0" in gym.registry, corridor
 ROOT = Path(__file__).parents[2]
@@ -36,8 +35,8 @@ WORLDS: dict[str, dict[str, Any]] = {
 }
 
 
-def spec_of(world: str, **keys: Any) -> GymnasiumSpec:
-    return GymnasiumSpec.model_validate({**WORLDS[world], **keys})
+def spec_of(world: str) -> GymnasiumSpec:
+    return GymnasiumSpec.model_validate(WORLDS[world])
 
 
 gym.register("Endless-v0", corridor.Corridor)
@@ -157,12 +156,10 @@ def test_a_checkpoint_continues_bit_for_bit(world, steps):
     ("environment", "words"),
     [
         ({"id": "FetchPush-v9"}, "FetchPush-v9' is unknown"),
-        ({"id": "FetchPsh-v4"}, "Did you mean: `FetchPush`"),
         ({"id": "PredatorPray-v0"}, "did you mean 'PredatorPrey-v0'"),
         ({"id": "nowhere.to.be:Found-v0"}, "there is no module 'nowhere.to.be'"),
         ({"id": "CartPole-v1"}, "dictionaries with achieved_goal, desired_goal, observation"),
         ({"id": "Endless-v0"}, "has no step limit: set one, such as max_episode_steps=100"),
-        ({"id": "Corridor-v0", "max_steps": 3}, "did you mean 'max_episode_steps'"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "keys"}}, "it has achieved_goal, observation"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "unbounded"}}, "actions must have bounds"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "pair"}}, r"shape \(3,\), not \(2,\)"),
@@ -225,15 +222,6 @@ def test_what_an_environment_does_wrong_ends_in_one_sentence_and_its_own_traceba
     assert gone(pids)
 
 
-def test_a_worker_that_dies_leaves_no_others():
-    env = GoalEnvironments(corridors(), [1, 2], workers=2)
-    pids = pids_of(env)
-    os.kill(pids[1], signal.SIGKILL)
-    with pytest.raises(EnvironmentFailure, match=r"Corridor-v0: a process .* killed by signal 9"):
-        played(env, actions_for(env, 5))
-    assert gone(pids)
-
-
 def gone(pids: list[int], seconds: float = 5.0) -> bool:
     """Whether these processes end within a few seconds."""
     end = time.monotonic() + seconds
@@ -251,15 +239,10 @@ def alive(pid: int) -> bool:
 
 
 def cell() -> CellSpec:
-    return CellSpec(
-        environment={"id": "Corridor-v0"},
-        algorithm={"name": "td3", "hidden": (8,), "batch_size": 8, "log_interval": 50, "n_envs": 2},
-        replay={"strategy": "future", "fidelity": "described"},
-        seeds=2,
-        steps=600,
-        early_end=None,
-        evaluation={"points": 3, "episodes": 6},
-    )
+    how = {"name": "td3", "batch_size": 8, "log_interval": 50, "n_envs": 2}
+    replay = {"strategy": "future", "fidelity": "described"}
+    tests = {"points": 3, "episodes": 6}
+    return cell_in({"id": "Corridor-v0"}, how, replay=replay, evaluation=tests)
 
 
 def children(pid: int) -> list[int]:
@@ -290,56 +273,23 @@ def test_evaluation_plays_all_its_episodes():
 
 
 def test_processor_time_of_all_workers_counts():
-    """As the kernel counts it, in hundredths of a second; it never decreases."""
+    """As the kernel counts it, in hundredths of a second."""
     runs = runs_of(cell(), [0, 1], "cpu", workers=3)
-    before = counted = runs.env.cpu_seconds()
+    before = runs.env.cpu_seconds()
     for _ in range(10):
         runs.iterate()
-        counted, earlier = runs.env.cpu_seconds(), counted
-        assert counted > earlier
-    kernel = [seconds_of(pid) for pid in pids_of(runs.env)]
-    assert len(kernel) == 3
+    counted = runs.env.cpu_seconds()
+    stats = [Path(f"/proc/{pid}/stat").read_text() for pid in pids_of(runs.env)]
+    fields = [stat.rpartition(")")[2].split() for stat in stats]
+    kernel = [(int(x[11]) + int(x[12])) / os.sysconf("SC_CLK_TCK") for x in fields]
     assert counted == pytest.approx(sum(kernel), abs=0.05)
     assert counted > 1.5 * max(kernel)
-    assert float(runs.clock.cpu.sum()) >= counted - before
+    assert float(runs.clock.cpu.sum()) >= counted - before > 0
 
 
-def seconds_of(pid: int) -> float:
-    """Processor time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-#: Where the gripper begins, in metres: measured with gymnasium-robotics 1.4.2 and MuJoCo 3.10.0.
-BEGINS = {
-    "FetchReach-v4": (1.3418334, 0.74910102, 0.53473344),
-    "FetchPush-v4": (1.3629774, 0.74910015, 0.41601129),
-    "FetchSlide-v4": (1.01309822, 0.74915445, 0.41550059),
-    "FetchPickAndPlace-v4": (1.3419334, 0.74910104, 0.53473345),
-}
-
-
-@pytest.mark.parametrize("name", BEGINS)
-def test_fetch_is_what_the_papers_say(name):
-    spec = GymnasiumSpec(id=name)
-    env = GoalEnvironments(spec, [0, 1], 2, workers=0)
-    assert (spec.step_limit, env.action_size, env.n_choices) == (50, 4, None)
-    assert (env.observation_size, env.goal_size) == (16 if "Reach" in name else 31, 3)
-    begins = np.broadcast_to(BEGINS[name], (2, 2, 3))
-    np.testing.assert_allclose(env.state[..., 6:9], begins, atol=1e-6)
-    assert len(env.state[..., 3:6].flatten(0, 1).unique(dim=0)) == 4, "goals differ"
-    achieved, terminated, truncated, _, next_obs, *_ = played(env, actions_for(env, 52))
-    assert not terminated.any()
-    assert truncated[49].all() and int(truncated.sum()) == 4
-    # The gripper stands first in the observation, the object after it.
-    part = slice(6, 9) if "Reach" in name else slice(9, 12)
-    assert torch.equal(achieved, next_obs[..., part])
-    rewards, _ = env.task.reward(achieved, next_obs[..., 3:6], terminated)
-    assert set(rewards.unique().tolist()) <= {-1.0, 0.0}
-
-
-@pytest.mark.parametrize("name", BEGINS)
-def test_quick_observations_are_the_library_s_own_to_the_bit(name):
+@pytest.mark.parametrize("task", ["Reach", "Push", "Slide", "PickAndPlace"])
+def test_quick_observations_are_the_library_s_own_to_the_bit(task):
+    name = f"Fetch{task}-v4"
     ours, theirs = GymnasiumSpec(id=name).make(), gym.make(name, disable_env_checker=True)
     assert ours.unwrapped._utils is not theirs.unwrapped._utils
     generator = np.random.default_rng(3)

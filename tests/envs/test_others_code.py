@@ -159,8 +159,7 @@ def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
     (path,) = tmp_path.glob("mine/cells/*/*.parquet")
     assert path.parent.name == "Wanders"
     policy = str(next(tmp_path.glob("mine/policies/*/*.pt")).relative_to(tmp_path))
-    for command in (["evaluate", policy, "--episodes", "1"], ["export", policy, "it.pt2"]):
-        done = hindsight(*command, "--env", "wanders:Wanders-v0", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+    done = hindsight("export", policy, "it.pt2", "--env", "wanders:Wanders-v0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "it.pt2").exists()
     assert not list((tmp_path / "elsewhere").iterdir())

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -64,12 +63,6 @@ class Case:
         return self.kind(self.spec, seeds, n_envs, **options)
 
 
-def pushed(size: int, prey: str, max_steps: int) -> Case:
-    keys = {"n_dims": 2, "pushes_object": True, "grid_size": size, "prey": prey}
-    spec = PredatorPreySpec.model_validate({**keys, "max_steps": max_steps})
-    return Case(PredatorPrey, spec, chase)
-
-
 def prey(**keys: Any) -> Case:
     return Case(PredatorPrey, PredatorPreySpec(**keys), chase)
 
@@ -78,6 +71,7 @@ def bits(actions: Any, **keys: Any) -> Case:
     return Case(BitFlipping, BitFlippingSpec(**keys), actions)
 
 
+PUSHED = {"n_dims": 2, "pushes_object": True, "grid_size": 3.0}
 CASES = {
     "point": Case(PointReach, PointReachSpec(max_steps=9, threshold=0.3), steer),
     "small square": Case(PointReach, PointReachSpec(range=0.5, threshold=0.2, max_steps=3), steer),
@@ -88,8 +82,8 @@ CASES = {
     "attract": prey(prey="attract", fidelity="described", grid_size=4.0, max_steps=3),
     "straight_away": prey(prey="straight_away", grid_size=2.5, max_steps=2),
     "random_direction": prey(prey="random_direction", grid_size=5.0, interception_distance=0.5),
-    "pushed": pushed(3, "random", 12),
-    "pushed, repel": pushed(3, "repel", 4),
+    "pushed": prey(prey="random", max_steps=12, **PUSHED),
+    "pushed, repel": prey(prey="repel", max_steps=4, **PUSHED),
 }
 SEEDS = [5, 0, 5, 11]
 
@@ -139,36 +133,6 @@ def play(env: Environments[Any], actions: Any, n_steps: int, iteration: int = 1)
     return Played(torch.stack(states), together, torch.stack(rewards))
 
 
-def test_the_next_observation_belongs_to_the_episode_of_the_step(case: Case) -> None:
-    """While an episode continues, it is the next state; at its end, it is not."""
-    env = case.make(SEEDS, 3)
-    played = play(env, case.actions, 60)
-    g, over = env.goal_size, played.over[:-1]
-    following, next_obs = played.states[1:], played.steps.next_obs[:-1]
-    assert over.any() and not over.all()
-    assert torch.equal(following[~over], next_obs[~over])
-    assert torch.equal(played.steps.next_obs[..., :g], played.steps.next_achieved)
-    desired = slice(g, 2 * g)
-    if not env.goals_move:
-        assert torch.equal(played.steps.next_obs[..., desired], played.states[..., desired])
-    assert (following[over] != next_obs[over]).any(-1).float().mean() > 0.9
-
-
-def test_episodes_last_as_long_as_their_limit_says(case: Case) -> None:
-    env = case.make(SEEDS, 3)
-    env.prepare_rollout(1, 150)
-    length = torch.zeros(4, 3, dtype=torch.int64)
-    for t in range(150):
-        assert torch.equal(env.elapsed, length)
-        step = env.step(case.actions(env, t))
-        length += 1
-        reached = step.success & torch.tensor(env.task.terminates_on_success)
-        late = (length >= case.spec.step_limit) & ~reached
-        assert torch.equal(step.truncated, late & torch.tensor(env.truncates))
-        assert torch.equal(step.terminated, reached | (late & ~step.truncated))
-        length[step.terminated | step.truncated] = 0
-
-
 def test_seeds_and_environments_differ(case: Case) -> None:
     """Those of evaluation, too."""
     envs = [case.make([0, 1, 2], 4, evaluation=evaluation) for evaluation in (False, True)]
@@ -215,20 +179,3 @@ def test_a_rewound_evaluation_is_identical(case, n_steps, monkeypatch):
         assert torch.equal(env.state, direct.state)
         seen.append(env.state.flatten())
     assert len(torch.stack(seen).unique(dim=0)) == 4
-
-
-def test_a_goal_within_the_threshold_is_one_that_is_achieved(case: Case) -> None:
-    """`threshold` and `reward` agree, also for goals [run, step, copy, goal]."""
-    env = case.make(SEEDS)
-    uniform = torch.from_numpy(np.random.default_rng(0).random((4, 50, 6, env.goal_size)))
-    achieved, desired = (env.task.goals(x).float() for x in (uniform, uniform.flip(1)))
-    desired[:, :, :3] = achieved[:, :, :3]
-    if isinstance(env, PointReach):
-        desired[:, :, :3] += 0.3 * desired[:, :, 3:]
-    never = torch.zeros(4, 50, 6, dtype=torch.bool)
-    reward, success = env.task.reward(achieved, desired, never)
-    distance = (achieved - desired).double().square().sum(-1).sqrt()
-    assert torch.equal(success, distance <= env.task.threshold)
-    best = 1.0 if isinstance(env, PredatorPrey) else 0.0
-    assert torch.equal(reward, torch.where(success, best, best - 1.0))
-    assert success.flatten(1).any(1).all() and not success.flatten(1).all(1).any()

@@ -2,6 +2,8 @@
 
 import importlib
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -9,17 +11,15 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
-from stable_baselines3 import DDPG, DQN, SAC
+from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.env_checker import check_env as check_env_of_sb3
 from stable_baselines3.her import HerReplayBuffer
 
 import hindsight.envs
-from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.wrapper import GoalEnv
-from hindsight.specs.environments.predator_prey import PREYS, PredatorPreySpec
-from hindsight.specs.errors import SpecError
+from hindsight.specs.environments.predator_prey import PREYS
 from hindsight.streams import Purpose, stream
-from tests.envs.test_run_axis import CASES, Case, chase
+from tests.envs.test_run_axis import CASES, prey
 
 PREY, POINT, BITS = "PredatorPrey-v0", "PointReach-v0", "BitFlipping-v0"
 
@@ -61,14 +61,8 @@ def test_registering_twice_changes_nothing() -> None:
 
 
 AXIS = CASES | {
-    f"{prey}, {fidelity}": Case(
-        PredatorPrey,
-        PredatorPreySpec.model_validate(
-            {"prey": prey, "fidelity": fidelity, "grid_size": 4.0, "max_steps": 4}
-        ),
-        chase,
-    )
-    for prey in PREYS
+    f"{name}, {fidelity}": prey(prey=name, fidelity=fidelity, grid_size=4.0, max_steps=4)
+    for name in PREYS
     for fidelity in ("released", "described")
 }
 
@@ -128,7 +122,6 @@ def test_the_face_is_the_environment_of_the_run_axis(case: str) -> None:
     ("algorithm", "name", "parameters", "copy_info_dict", "rewards"),
     [
         (SAC, PREY, {"prey": "attract"}, True, {-1, 0, 1}),
-        (DDPG, POINT, {}, False, {-1, 0}),
         (DQN, BITS, {"n_bits": 6}, False, {-1, 0}),
     ],
 )
@@ -140,6 +133,7 @@ def test_hindsight_of_stable_baselines_can_train_on_it(
         gymnasium.make(name, **parameters),
         replay_buffer_class=HerReplayBuffer,
         replay_buffer_kwargs={"copy_info_dict": copy_info_dict},
+        buffer_size=200,
         learning_starts=110,
         batch_size=32,
         policy_kwargs={"net_arch": [8]},
@@ -149,57 +143,43 @@ def test_hindsight_of_stable_baselines_can_train_on_it(
     sample = model.replay_buffer.sample(400)
     found = set(sample.rewards.unique().tolist())
     assert found <= rewards and max(found) == max(rewards)  # some succeed at relabelled goals
-    assert sample.dones.any() or name == POINT
+    assert sample.dones.any()
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "options", "sentence"),
-    [
-        (PREY, {}, {"hunter": [0, 0, 0]}, "unknown option 'hunter' of reset; the only option is"),
-        (PREY, {}, {"state": [0, 0]}, r"'state' of reset: \[0, 0\] .*; it takes 9 finite numbers"),
-        (PREY, {}, {"state": "here"}, "'here' is not allowed; it takes 9 finite numbers"),
-        (PREY, {}, {"state": [0, 0, 10.5, *[0] * 6]}, r"achieved_goal in Box\(-10.0, 10.0, \(3,"),
-        (PREY, {}, {"state": [*[0] * 8, 0.9]}, r"observation in Box\(-0.866"),
-        (POINT, {"max_speed": 0.25}, {"state": [*[0] * 6, 0.3, 0]}, r"0.3.*\[1. +1. +0.25 0.25\]"),
-        (BITS, {"n_bits": 2}, {"state": [0, 0.5, 0, 0, 0, 0.5]}, r"is not allowed; .*MultiBinary"),
-    ],
-)
-def test_options_are_checked(name: str, parameters: dict, options: dict, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        made(name, **parameters).reset(options=options)
+def begun(state: Any, name: str = PREY, **parameters: Any) -> None:
+    made(name, **parameters).reset(options={"state": state})
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "sentence"),
-    [
-        (PREY, {"grid_sise": 5}, "unknown key 'grid_sise'; did you mean 'grid_size'?"),
-        (PREY, {"render_mode": "ascii"}, "render_mode: 'ascii' is not allowed; it is 'rgb_array'"),
-        (POINT, {"threshold": 1.5}, "threshold 1.5 must be below range 1: otherwise half of the"),
-    ],
-)
-def test_parameters_are_checked(name: str, parameters: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        GoalEnv(name, **parameters)
-    assert sentence in str(caught.value) and "\n" not in str(caught.value)
-    assert isinstance(caught.value, SpecError) or "render_mode" in parameters
+def acted(action: Any, name: str = PREY, **parameters: Any) -> None:
+    env = made(name, **parameters)
+    env.reset(seed=0)
+    env.step(action)
 
 
-NUMBERS = r"action: .* is not allowed; it takes {} finite numbers"
+NUMBERS = "action: .* is not allowed; it takes 3 finite numbers"
 CHOICE = "action: .* not allowed; it is a whole number from 0 to 2"
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "action", "sentence"),
+    ("refused", "sentence"),
     [
-        *((PREY, {}, x, NUMBERS.format(3)) for x in ([0.0] * 2, [[0.0] * 3], [0, 0, np.inf], None)),
-        *((BITS, {"n_bits": 3}, x, CHOICE) for x in (3, -1, 1.0, [0], None)),
+        (lambda: GoalEnv(PREY, "ascii"), "render_mode: 'ascii' is not allowed; it is 'rgb_array'"),
+        (lambda: GoalEnv(POINT, threshold=1.5), r"threshold 1\.5 must be below range 1: otherwise"),
+        (lambda: made(PREY).reset(options={"hunter": 0}), "unknown option 'hunter' of reset; the"),
+        (lambda: begun([0, 0]), r"'state' of reset: \[0, 0\] .*; it takes 9 finite numbers"),
+        (lambda: begun("here"), "'here' is not allowed; it takes 9 finite numbers"),
+        (lambda: begun([0, 0, 10.5, *[0] * 6]), r"achieved_goal in Box\(-10.0, 10.0, \(3,"),
+        (lambda: begun([*[0] * 8, 0.9]), r"observation in Box\(-0.866"),
+        (lambda: begun([*[0] * 6, 0.3, 0], POINT, max_speed=0.25), r"0.3.*\[1. +1. +0.25 0.25\]"),
+        (lambda: begun([0, 0.5, 0, 0, 0, 0.5], BITS, n_bits=2), "is not allowed; .*MultiBinary"),
+        *((partial(acted, x), NUMBERS) for x in ([0.0] * 2, [[0.0] * 3], [0, 0, np.inf], None)),
+        *((partial(acted, x, BITS, n_bits=3), CHOICE) for x in (3, -1, 1.0, [0], None)),
     ],
 )
-def test_actions_are_checked(name: str, parameters: dict, action: Any, sentence: str) -> None:
-    env = made(name, **parameters)
-    env.reset(seed=0)
-    with pytest.raises(ValueError, match=sentence):
-        env.step(action)
+def test_what_is_not_allowed_is_named(refused: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as caught:
+        refused()
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", [PREY, POINT, BITS])

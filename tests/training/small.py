@@ -8,14 +8,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.cell import CellSpec, EvaluationSpec
-from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.io.checkpoints import save
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.cell import Execution, train_cell
-from hindsight.training.on_policy import OnPolicyRuns
+from hindsight.training.runs import runs_of
 
 STEPS = 64  # of a rollout
+
+
+#: Ways to learn from hindsight, on policy.
+HINDSIGHT = {
+    "ppo": None,
+    "released": HindsightSpec(),
+    "released-future-k2": HindsightSpec(strategy="future", k=2),
+    "described": HindsightSpec(fidelity="described"),
+    "described-episode-k2": HindsightSpec(strategy="episode", k=2, fidelity="described"),
+    "released-meher": HindsightSpec(s_ratio=0.6),
+    "described-meher": HindsightSpec(s_ratio=0.6, fidelity="described"),
+    "described-targeted": HindsightSpec(s_ratio=0.3, failures="targeted", fidelity="described"),
+    "released-to-meher": HindsightSpec(s_ratio=0.6, until_steps=100, then="meher"),
+}
 
 
 def cell(
@@ -28,17 +41,26 @@ def cell(
     """
     box = {"prey": "attract", "grid_size": 4.0, "interception_distance": 1.5, "max_steps": 8}
     keys = {"n_steps": STEPS, "n_epochs": 2, "learning_rate": 3e-3, **keys}
-    return CellSpec(
-        environment=PredatorPreySpec.model_validate({**box, **(where or {})}),
-        algorithm=PPOSpec(hidden=(8, 8), **keys),
-        hindsight=hindsight,
-        evaluation=EvaluationSpec(episodes=10),
-        steps=steps,
-    )
+    more = {"hindsight": hindsight, "evaluation": {"episodes": 10}, "steps": steps}
+    return cell_in({**box, **(where or {})}, keys, **more)
 
 
-def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    return OnPolicyRuns(spec, seeds, "cpu")
+def cell_in(environment: Any, algorithm: dict[str, Any], **keys: Any) -> CellSpec:
+    """A cell of any environment and algorithm: small networks, one seed, no early end."""
+    values = {"seeds": 1, "steps": 2000, "early_end": None, "evaluation": {"episodes": 20}}
+    small = {"hidden": (8, 8), **algorithm}
+    return CellSpec(environment=environment, algorithm=small, **{**values, **keys})
+
+
+def policy_file(path: Path, spec: CellSpec, rows: dict[int, Tensor]) -> Path:
+    """The policy file of a cell whose runs have these parameters, by seed."""
+    stacked = torch.stack(list(rows.values()))
+    save(path, {"spec": spec.model_dump_json(), "seeds": list(rows), "rows": stacked})
+    return path
+
+
+def runs(spec: CellSpec, *seeds: int) -> Any:
+    return runs_of(spec, list(seeds), "cpu")
 
 
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""In every loop a run gives the same results alone or among others, interrupted or not."""
+"""Runs on one axis: in every loop the same results alone or among others, interrupted or not."""
 
 from typing import Any
 
@@ -8,15 +8,17 @@ import torch
 from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
+from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
-from hindsight.training.runs import runs_of
-from tests.training import test_off_policy, test_on_policy_tasks, test_runs
-from tests.training.small import assert_same, cell, through_a_file
+from hindsight.specs.hindsight import HindsightSpec
+from tests.training import test_off_policy, test_on_policy_tasks
+from tests.training.small import HINDSIGHT, assert_same, cell, runs, through_a_file
 
+SOME = ("ppo", "released-future-k2", "described-episode-k2", "released-meher", "described-meher")
 ON_POLICY = {
     f"{environment}, {hindsight}": (environment, hindsight)
     for environment in test_on_policy_tasks.ENVIRONMENTS
-    for hindsight in test_on_policy_tasks.HINDSIGHT
+    for hindsight in SOME
 }
 
 
@@ -24,18 +26,18 @@ def cell_of(name: str, **algorithm: Any) -> CellSpec:
     """A cell by its name; `algorithm`: keys of an on-policy algorithm."""
     if name in test_off_policy.VARIANTS:
         return test_off_policy.cell(name)
-    if name in test_runs.VARIANTS:
+    if name in HINDSIGHT:
         schedules = {"learning_rate_schedule": "linear", "exploration": "annealed"}
         more = schedules if name == "ppo" else {}
-        return cell(test_runs.VARIANTS[name], **algorithm, **more)
+        return cell(HINDSIGHT[name], **algorithm, **more)
     return test_on_policy_tasks.cell(*ON_POLICY[name], **algorithm)
 
 
-@pytest.mark.parametrize("name", [*test_runs.VARIANTS, *ON_POLICY, *test_off_policy.VARIANTS])
+@pytest.mark.parametrize("name", [*HINDSIGHT, *ON_POLICY, *test_off_policy.VARIANTS])
 def test_a_seed_alone_equals_itself_among_others(name):
     """Over two iterations, after the first of which another run leaves the axis."""
     spec = cell_of(name, n_envs=2)
-    among, alone = runs_of(spec, [11, 12, 13], "cpu"), runs_of(spec, [12], "cpu")
+    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
     for i in range(2):
         columns, columns_alone = among.iterate(), alone.iterate()
         place = among.seeds.index(12)
@@ -52,8 +54,8 @@ def test_a_seed_alone_equals_itself_among_others(name):
 
 
 CHECKPOINTS = [
-    *test_runs.VARIANTS,
-    *(n for n, (_, how) in ON_POLICY.items() if how not in ("ppo", "released")),
+    *HINDSIGHT,
+    *(n for n, (_, how) in ON_POLICY.items() if how not in SOME[:2]),
     *test_off_policy.VARIANTS,
 ]
 
@@ -64,11 +66,11 @@ def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
     for kind in (PredatorPrey, PointReach, BitFlipping):
         monkeypatch.setattr(kind, "BLOCK", 5)
     spec = cell_of(name, n_envs=2)
-    whole = runs_of(spec, [7, 8], "cpu")
+    whole = runs(spec, 7, 8)
     for _ in range(2):
         whole.iterate()
     saved = through_a_file(whole.state_dict())
-    resumed = runs_of(spec, [7, 8], "cpu")
+    resumed = runs(spec, 7, 8)
     resumed.load_state_dict(saved)
     assert resumed.env_steps == whole.env_steps == 2 * whole.rollout_steps
     for _ in range(2):
@@ -77,3 +79,48 @@ def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
     assert torch.equal(whole.rows, resumed.rows)
     assert torch.equal(whole.env.state, resumed.env.state)
     assert int(whole.env.episode.min()) > 2 * 5, "several blocks must have passed"
+
+
+def test_algorithms_are_paired(rollouts: list[Rollout]) -> None:
+    """Episode e of a seed begins in the same state, with or without hindsight."""
+    for hindsight in (None, HindsightSpec()):
+        one = runs(cell(hindsight), 5)
+        one.iterate()
+        one.iterate()
+    plain, other = rollouts[:2], rollouts[2:]
+    assert torch.equal(plain[0].obs, other[0].obs)
+    assert torch.equal(plain[0].actions, other[0].actions)
+    assert not torch.equal(plain[1].actions, other[1].actions)
+    beginnings = [torch.cat([r.obs[0, 0][r.starts[0, 0]] for r in part]) for part in (plain, other)]
+    n = min(map(len, beginnings))
+    assert n > 10 and torch.equal(beginnings[0][:n, :6], beginnings[1][:n, :6])
+
+
+def test_evaluation_does_not_disturb_training():
+    spec = cell(HindsightSpec(), n_epochs=2)
+    often, never = runs(spec, 1, 2), runs(spec, 1, 2)
+    first = often.evaluate()
+    assert_same(first, often.evaluate())
+    for _ in range(3):
+        assert_same(often.iterate(), never.iterate())
+        often.evaluate()
+    assert torch.equal(often.optimiser.rows, never.optimiser.rows)
+    assert torch.equal(often.env.state, never.env.state)
+
+
+def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
+    """100 rollouts of 64 steps fit; the first run is perfect at 640 and 768, the second never."""
+    among = runs(cell(), 1, 2)
+    among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63, "early_end": 1.3})
+    ends: dict[int, tuple[str, int]] = {}
+    for among.iteration in range(1, 101):
+        value = {5: 1.0, 10: 1.0, 11: 0.9, 12: 1.0}.get(among.iteration, 0.5)
+        success = float(among.iteration != 5)  # a return of 1 without success is a coincidence
+        ended = among.ended(torch.tensor([value, 0.99]), torch.tensor([success, 1.0]))
+        for seed, why in zip(among.seeds, ended, strict=True):
+            if why is not None:
+                ends.setdefault(seed, (why, among.env_steps))
+    assert among.perfect == [640, None]
+    assert ends == {1: ("early", 14 * 64), 2: ("budget", 100 * 64)}, (
+        "13 x 64 is 1.3 x 640, and not past it"
+    )

@@ -8,14 +8,13 @@ import torch
 from hindsight.replay.buffer import draws
 from hindsight.specs.cell import CellSpec
 from hindsight.training import off_policy
-from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.policies import policy_of
-from hindsight.training.runs import runs_of
+from tests.training.small import cell_in, runs
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 12}
 PREY: dict[str, Any] = {"prey": "attract", "max_steps": 8}
 BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
-SMALL = {"hidden": (8, 8), "batch_size": 16, "log_interval": 60, "learning_starts": 30}
+SMALL = {"batch_size": 16, "log_interval": 60, "learning_starts": 30}
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "sac": (PREY, {"name": "sac"}, {"strategy": "final", "k": 2}),
     "sac-random": (PREY, {"name": "sac"}, {"strategy": "random", "fidelity": "described"}),
@@ -40,20 +39,8 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 def cell(variant: str, more: Any = None, **of_algorithm: Any) -> CellSpec:
     """The cell of a variant; `more`: keys of its replay."""
     environment, algorithm, replay = VARIANTS[variant]
-    return CellSpec(
-        environment=environment,
-        algorithm={**SMALL, **algorithm, **of_algorithm},
-        replay={**replay, **(more or {})},
-        steps=2000,
-        early_end=None,
-        evaluation={"episodes": 20},
-    )
-
-
-def runs(spec: CellSpec, *seeds: int) -> OffPolicyRuns:
-    made = runs_of(spec, list(seeds), "cpu")
-    assert isinstance(made, OffPolicyRuns)
-    return made
+    algorithm = {**SMALL, **algorithm, **of_algorithm}
+    return cell_in(environment, algorithm, replay={**replay, **(more or {})})
 
 
 @pytest.mark.parametrize("random_warm_up", [True, False])

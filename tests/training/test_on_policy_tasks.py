@@ -12,8 +12,7 @@ from torch import Tensor
 from hindsight.algorithms import ppo_compiled as ppo
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
-from hindsight.training.on_policy import OnPolicyRuns
-from hindsight.training.runs import runs_of
+from tests.training.small import HINDSIGHT, cell_in, runs
 
 POINT: dict[str, Any] = {"id": "PointReach-v0", "max_steps": 9, "threshold": 0.4}
 BITS: dict[str, Any] = {"id": "BitFlipping-v0", "n_bits": 4}
@@ -22,29 +21,11 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "bits": BITS,
     "continuous": {**BITS, "continuous": True},
 }
-HINDSIGHT: dict[str, dict[str, Any] | None] = {
-    "ppo": None,
-    "released": {"strategy": "future", "k": 2},
-    "described": {"fidelity": "described", "strategy": "episode", "k": 2},
-    "released-meher": {"s_ratio": 0.4},
-    "described-meher": {"s_ratio": 0.4, "fidelity": "described"},
-}
 
 
 def cell(environment: str, hindsight: str, **algorithm: Any) -> CellSpec:
-    return CellSpec(
-        environment=ENVIRONMENTS[environment],
-        algorithm={"hidden": (8, 8), "n_steps": 60, "n_epochs": 3, **algorithm},
-        hindsight=HINDSIGHT[hindsight],
-        steps=2000,
-        evaluation={"episodes": 20},
-    )
-
-
-def runs(spec: CellSpec, *seeds: int) -> OnPolicyRuns:
-    made = runs_of(spec, list(seeds), "cpu")
-    assert isinstance(made, OnPolicyRuns)
-    return made
+    how = {"n_steps": 60, "n_epochs": 3, **algorithm}
+    return cell_in(ENVIRONMENTS[environment], how, hindsight=HINDSIGHT[hindsight])
 
 
 def episodes_of(rollouts: list[Rollout], run: int) -> pd.DataFrame:
@@ -102,13 +83,8 @@ ELSEWHERE = {
 def test_how_often_and_how_far_the_achieved_goal_has_moved(environment, rollouts):
     """In complete episodes only; the second rollout begins within one."""
     prey = {"n_dims": 2, "grid_size": 3, "max_steps": 7, "pushes_object": environment == "object"}
-    here = CellSpec(
-        environment=ENVIRONMENTS.get(environment, prey),
-        algorithm={"hidden": (8, 8), "n_steps": 60, "n_epochs": 1},
-        steps=2000,
-        evaluation={"episodes": 2},
-    )
-    training, found = runs(here, 5, 6), []
+    where = ENVIRONMENTS.get(environment, prey)
+    training, found = runs(cell_in(where, {"n_steps": 60, "n_epochs": 1}), 5, 6), []
     goal = training.env.goal_size
     for _ in range(2):
         columns = training.iterate()

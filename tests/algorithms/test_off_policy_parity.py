@@ -1,23 +1,28 @@
-"""Parity of the off-policy actor-critics with Stable-Baselines3; initial parameters."""
+"""Parity of the off-policy algorithms with Stable-Baselines3; what it leaves out, by hand."""
 
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 from torch import Tensor
 
 from hindsight.algorithms import ddpg, dqn, sac, td3
+from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
+from hindsight.specs.algorithms.dqn import DQNSpec
 from hindsight.specs.algorithms.sac import SACSpec
 from hindsight.specs.algorithms.td3 import TD3Spec
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError, validated
 from tests.algorithms import twins
 from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES
 
@@ -27,7 +32,7 @@ UPDATES = 7
 
 @contextmanager
 def without_noise(noise: Tensor) -> Iterator[None]:
-    """DDPG's update draws nothing."""
+    """The updates of DDPG and DQN draw nothing."""
     yield
 
 
@@ -66,8 +71,26 @@ class Algorithm:
     def spec_of(self, variant: str) -> Any:
         return self.spec(hidden=HIDDEN, **self.variants[variant])
 
+    def batches(self, n: int, runs: int) -> list[Batch]:
+        return twins.batches(n, runs, discrete=self.module is dqn)
+
 
 ALGORITHMS = {
+    "dqn": Algorithm(
+        dqn, partial(DQNSpec, double=False), "DQN", twins.of_dqn, without_noise, 1,
+        # Instead of its own clipping there is that of all twins.
+        lambda spec: {
+            "target_update_interval": spec.target_update_interval, "max_grad_norm": math.inf,
+        },
+        {
+            "defaults of Stable-Baselines3": {},
+            "a target that moves": {"target_update_interval": 3},
+            "moving average": {"target_update_interval": 1, "tau": 0.1},
+            "clipping": {"max_grad_norm": 0.05},
+            "weight decay": {"weight_decay": 0.3},
+            "discount": {"gamma": 0.9},
+        },
+    ),
     "ddpg": Algorithm(
         ddpg, DDPGSpec, "DDPG", twins.of_deterministic, without_noise, 1,
         lambda spec: {},
@@ -112,6 +135,7 @@ ALGORITHMS = {
         },
     ),
 }  # fmt: skip
+ACTOR_CRITICS = {name: of for name, of in ALGORITHMS.items() if name != "dqn"}
 
 
 def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
@@ -126,22 +150,24 @@ def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) 
     for model, row in zip(models, rows, strict=True):
         twins.put_row(of.parameters_of(model), row)
     noise = twins.noises(of.module, UPDATES, runs)
-    names = {"critic_loss": "critic_loss", "actor_loss": "actor_loss", "alpha": "ent_coef"}
-    for i, (batch, eps) in enumerate(zip(twins.batches(UPDATES, runs), noise, strict=True), 1):
+    names = {name: name for name in ("loss", "critic_loss", "actor_loss")} | {"alpha": "ent_coef"}
+    for i, (batch, eps) in enumerate(zip(of.batches(UPDATES, runs), noise, strict=True), 1):
         d = of.module.update(state, batch, eps, spec)
         ours = {name: getattr(d, name) for name in names if hasattr(d, name)}
         due = i % getattr(spec, "policy_delay", 1) == 0
-        assert due == (not ours["actor_loss"].isnan().any())
+        if not due:
+            assert ours.pop("actor_loss").isnan().all()
         for run, model in enumerate(models):
             with of.noise(eps[run]):
                 log = twins.train(model, batch, run)
-            assert due == ("train/actor_loss" in log)
-            for name in ours if due else ("critic_loss",):
+            assert due or "train/actor_loss" not in log
+            for name, values in ours.items():
                 expected = pytest.approx(log[f"train/{names[name]}"], rel=1e-5, abs=1e-5)
-                assert float(ours[name][run]) == expected, name
-            for part in ("critic", "actor") if due else ("critic",):
-                norm = pytest.approx(getattr(model, part).norm, rel=1e-4)
-                assert float(getattr(d, f"{part}_gradient_norm")[run]) == norm
+                assert float(values[run]) == expected, name
+            for part, network in twins.networks(model).items():
+                if due or part != "actor_":
+                    norm = pytest.approx(network.norm, rel=1e-4)
+                    assert float(getattr(d, f"{part}gradient_norm")[run]) == norm
     for row, model in zip(state.rows, models, strict=True):
         torch.testing.assert_close(row, twins.row_of(of.parameters_of(model)), rtol=0, atol=1e-5)
     assert float((state.rows - rows).abs().max()) > 1e-3, "the updates must move something"
@@ -169,14 +195,29 @@ def test_runs_of_different_learning_rates(algorithm: Algorithm) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_importance_weights(algorithm: Algorithm) -> None:
-    module = algorithm.module
-    states = twins.of_three_runs(module), twins.of_three_runs(module)
-    (batch,), noise = twins.batches(1, 3), twins.noises(module, 1, 3)[0]
-    spec = algorithm.spec(hidden=HIDDEN)
-    twins.assert_weights_are_repetitions(module, spec, states, batch, noise)
+    """A weighted update is that of a batch with as many copies of each sample, for the critics.
+
+    Stable-Baselines3, to which updates without weights are held, has no importance weights.
+    """
+    module, spec = algorithm.module, algorithm.spec(hidden=HIDDEN)
+    weighting, repeating = twins.of_three_runs(module), twins.of_three_runs(module)
+    (batch,), noise = algorithm.batches(1, 3), twins.noises(module, 1, 3)[0]
+    counts = torch.arange(SAMPLES) % 4
+    copies = torch.arange(SAMPLES).repeat_interleave(counts)
+    weight = (counts * SAMPLES / len(copies)).expand(3, SAMPLES)
+    parts = {name: x[:, copies] for name, x in vars(batch).items() if x is not None}
+    of_copies = noise.unflatten(1, (module.NOISES, SAMPLES))[:, :, copies].flatten(1, 2)
+    weighted = module.update(weighting, replace(batch, weight=weight), noise, spec)
+    repeated = module.update(repeating, Batch(**parts), of_copies, spec)
+    moments = [getattr(state, state.optimised[0]).m for state in (weighting, repeating)]
+    torch.testing.assert_close(*moments, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(weighted.td_error[:, copies], repeated.td_error)
+    for name in ("loss", "gradient_norm", "critic_loss", "critic_gradient_norm"):
+        if hasattr(weighted, name):
+            torch.testing.assert_close(getattr(weighted, name), getattr(repeated, name))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ACTOR_CRITICS.values(), ids=ACTOR_CRITICS)
 def test_importance_weights_leave_the_policy_alone(algorithm: Algorithm) -> None:
     module = algorithm.module
     (batch,), noise = twins.batches(1, 3), twins.noises(module, 1, 3)[0]
@@ -192,7 +233,7 @@ def test_importance_weights_leave_the_policy_alone(algorithm: Algorithm) -> None
     torch.testing.assert_close(plain.actor_gradient_norm, weighted.actor_gradient_norm)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ACTOR_CRITICS.values(), ids=ACTOR_CRITICS)
 def test_td_errors(algorithm: Algorithm) -> None:
     """For priorities: per sample, the mean distance of the critics from y, here the reward."""
     state = twins.of_three_runs(algorithm.module)
@@ -208,7 +249,7 @@ def test_td_errors(algorithm: Algorithm) -> None:
         assert float(d.q_mean[run]) == pytest.approx(float(q.mean()), rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ACTOR_CRITICS.values(), ids=ACTOR_CRITICS)
 def test_acting(algorithm: Algorithm) -> None:
     agent = algorithm.module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
     noise = {} if algorithm.module is sac else {"exploration_noise": 1.0}
@@ -240,35 +281,105 @@ def test_the_options_make_a_difference(name: str) -> None:
         assert float((a - b).abs().max()) > 1e-4
 
 
-MODULES = {"dqn": dqn} | {name: of.module for name, of in ALGORITHMS.items()}
-
-
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_initial_rows(name: str) -> None:
     """Layers are uniform within 1 / sqrt(inputs), all different, and the targets copies."""
-    module = MODULES[name]
-    agent = module.Agent.of(N_OBS, N_ACTIONS, (100, 50))
+    agent = ALGORITHMS[name].module.Agent.of(N_OBS, N_ACTIONS, (100, 50))
     row = agent.initial_row(3)
-    assert row.dtype == torch.float32
+    assert row.dtype == torch.float32 and len(row) == sum(agent.sizes)
     assert torch.equal(row, agent.initial_row(3)) and not torch.equal(row, agent.initial_row(4))
     # A row begins with the critics and ends with the targets: SAC has none of its actor.
-    if module is dqn:
-        networks = [(agent.q, row.view(2, -1)[:1])]
-        n_targets, n = agent.q.n_parameters, sum(agent.sizes)
-    else:
-        n_critics = ALGORITHMS[name].n_critics
-        critics = row[: n_critics * agent.critic.n_parameters].view(n_critics, -1)
-        actor = row[critics.numel() :][: agent.actor.n_parameters][None]
-        networks = [(agent.critic, critics), (agent.actor, actor)]
-        n_targets = critics.numel() + (0 if module is sac else actor.numel())
-        n = sum(agent.sizes)
-    assert len(row) == n
+    n_targets = agent.sizes[0] if name in ("dqn", "sac") else sum(agent.sizes[:2])
+    learned = row[: len(row) - n_targets]
     assert torch.equal(row[:n_targets], row[-n_targets:])
-    for mlp, rows in networks:
-        for (bias, weight), n_in in zip(mlp.layers(rows), mlp.sizes, strict=False):
+    assert learned.unique().numel() > 0.999 * len(learned)
+    if name == "dqn":
+        networks = [agent.q]
+    else:
+        networks = [agent.critic] * ALGORITHMS[name].n_critics + [agent.actor]
+    for mlp in networks:
+        part, learned = learned[: mlp.n_parameters], learned[mlp.n_parameters :]
+        for (bias, weight), n_in in zip(mlp.layers(part[None]), mlp.sizes, strict=False):
             bound = n_in**-0.5
             assert float(bias.abs().max()) <= bound and float(weight.abs().max()) <= bound
             if weight.numel() > 1000:
                 expected = stats.uniform(-bound, 2 * bound)
                 assert stats.kstest(weight.flatten(), expected.cdf).pvalue > 0.01
-    assert row[: len(row) - n_targets].unique().numel() > 0.999 * (len(row) - n_targets)
+
+
+# --- DQN by hand ----------------------------------------------------------------------------------
+
+
+def test_the_double_target_by_hand():
+    """Online: a' = 1; target: Q(s', .) = (5, 3, 4).  y = r + gamma 3, or for DQN r + gamma 5."""
+    agent = dqn.Agent.of(1, 3, ())
+    # A layer without inputs to speak of: its values are its biases.
+    row = torch.tensor([[0.0, 2.0, 1.0, 0.0, 0.0, 0.0, 5.0, 3.0, 4.0, 0.0, 0.0, 0.0]])
+    nothing = torch.zeros(1, 2, 1)
+    terminated = torch.tensor([[False, True]])
+    batch = Batch(nothing, torch.tensor([[2, 2]]), torch.full((1, 2), -1.0), nothing, terminated)
+    for double, expected in ((True, -1 + 0.9 * 3), (False, -1 + 0.9 * 5)):
+        spec = DQNSpec(double=double, gamma=0.9)
+        state = dqn.State(agent, row, torch.tensor([0.1]))
+        found = dqn.update(state, batch, torch.empty(0), spec)
+        torch.testing.assert_close(found.td_error, torch.tensor([[expected - 1, 2.0]]).abs())
+        assert float(found.q_mean) == 1
+    assert torch.equal(dqn.act(state, nothing, spec), torch.tensor([[1, 1]]))
+
+
+def test_epsilon_greedy():
+    state = twins.of_three_runs(dqn)
+    generator = torch.Generator().manual_seed(0)
+    obs = torch.randn(3, 4000, N_OBS, generator=generator)
+    uniform = torch.rand(3, 4000, 2, generator=generator)
+    best = dqn.act(state, obs, DQNSpec())
+    for run, row in enumerate(state.online.rows):
+        assert torch.equal(best[run], twins.network(state.agent.q, row, obs[run]).argmax(1))
+    assert len(best.unique()) > 1
+    chosen = dqn.act(state, obs, DQNSpec(epsilon=0.25), uniform)
+    explores = uniform[..., 0] < 0.25
+    assert torch.equal(chosen[~explores], best[~explores])
+    assert torch.equal(chosen[explores], (uniform[..., 1] * N_ACTIONS).long()[explores])
+    counts = torch.bincount(chosen[explores], minlength=N_ACTIONS)
+    assert float(counts.min()) > 0.3 * counts.sum()
+    assert torch.equal(dqn.act(state, obs, DQNSpec(epsilon=0.0), uniform), best)
+
+
+@pytest.mark.parametrize("n_choices", [1, 2, 3, 10, 1_000_001])
+def test_random_choices_lie_in_their_range(n_choices):
+    """Also for the least and the largest float32 in [0, 1): the product is rounded down."""
+    agent = dqn.Agent.of(N_OBS, n_choices, ())
+    state = dqn.State(agent, torch.zeros(1, 2 * agent.q.n_parameters), torch.ones(1))
+    largest = float(np.nextafter(np.float32(1), np.float32(0)))
+    uniform = torch.tensor([[[0.5, 0.0], [0.5, largest]]])
+    chosen = dqn.act(state, torch.zeros(1, 2, N_OBS), DQNSpec(epsilon=1.0), uniform)
+    assert chosen.tolist() == [[0, n_choices - 1]]
+
+
+# --- SAC's temperature ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ent_coef", ["auto", "auto_0.1", "auto_1e-3", 0.05])
+def test_the_first_temperature_is_that_of_stable_baselines3(ent_coef):
+    spec, agent = SACSpec(hidden=HIDDEN, ent_coef=ent_coef), sac.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+    model = twins.build(stable_baselines3.SAC, spec, 1e-3, ent_coef=ent_coef)
+    theirs = twins.of_sac(model)[-len(twins.linear(model.critic_target)) - 1]
+    state = sac.State(agent, agent.initial_row(0, *spec.initialisation)[None], torch.ones(1))
+    assert float(state.log_alpha) == pytest.approx(float(theirs.detach()), abs=1e-6)
+    assert spec.learns_temperature == (model.ent_coef_optimizer is not None)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, "auto_0", "auto_x", "auto_", "often", math.inf, True])
+def test_invalid_temperatures_are_reported(wrong):
+    with pytest.raises(SpecError, match="ent_coef"):
+        validated(SACSpec, {"ent_coef": wrong})
+
+
+def test_a_temperature_has_one_name():
+    """Cells are named by their specification: the default changes none, spelling makes no other."""
+    names = {CellSpec(algorithm={"name": "sac", "ent_coef": e}).name for e in ("auto", "auto_1.0")}
+    assert names == {CellSpec(algorithm={"name": "sac"}).name}
+    others = ["auto_0.1", "auto_0.10", 0.1]
+    specs = [CellSpec(algorithm={"name": "sac", "ent_coef": e}) for e in others]
+    assert specs[0].hash == specs[1].hash != specs[2].hash
+    assert "sac-alpha-auto-0.1-" in specs[0].name and "sac-alpha-0.1-" in specs[2].name
