@@ -369,6 +369,7 @@ class HindsightReplayBuffer(FieldBuffer):
 
 def _one_each(infos: Any, n: int) -> Array:
     """Copies [n] of the infos of n steps; raise ValueError if there are more or fewer."""
+    given: list[Any]
     if isinstance(infos, Mapping) and n > 1:
         given = [_of_one(infos, i) for i in range(n)]
     else:
