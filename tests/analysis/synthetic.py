@@ -2,7 +2,8 @@
 experiments.
 
 `write_cell` writes one results file from a function of the training step; `write_experiment` writes
-the cells and the plan of an experiment, by default with learning curves that look like the papers'.
+the cells and the plan of an experiment, by default with learning curves that look like the papers';
+`second_paper` those of the second paper's experiments and of the open questions.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -41,10 +43,8 @@ PPO_ALONE = tuple(name for name in TRAIN_ONLY if name not in ("policy_entropy", 
 EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
-#: Experiments of the first paper that `write_experiment` knows learning curves for.
-FIRST_PAPER = (
-    "algorithms", "learning_rate", "agent_size", "grid_size", "dimensions", "her_strategy"
-)  # fmt: skip
+#: Arms in which hindsight is switched off.
+SWITCHED = ("PPO-HER-2-PPO", "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)")
 
 
 def specification(
@@ -255,6 +255,21 @@ def summarise(plan: Path, root: Path) -> list[dict[str, Any]]:
         return analysis.summarise(plan, plan.parent)
 
 
+def summarised(root: Path, name: str, **settings: Any) -> Path:
+    """The folder of an experiment's tables; all its cells are written."""
+    plan = write_experiment(root, name, **settings)
+    assert summarise(plan, root) == []
+    return plan.parent
+
+
+def tables_of(root: Path, name: str, **settings: Any) -> dict[str, pd.DataFrame]:
+    """Its tables by file; of two seeds in one condition as released, unless it is said."""
+    small = {"fidelities": ("released",), "conditions": CONDITIONS[:1], "seeds": 2}
+    folder = summarised(root, name, **(small | settings))
+    paths = [path for path in folder.iterdir() if path.suffix in (".csv", ".parquet")]
+    return {path.name: analysis.read_table(path) for path in paths}
+
+
 def write_experiment(
     root: Path,
     name: str,
@@ -324,3 +339,61 @@ def write_experiment(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plan, indent=1))
     return path
+
+
+def second_paper(
+    root: Path, name: str, levels: Sequence[dict[str, Any]] | None = None, **settings: Any
+) -> Path:
+    """Write an experiment with the arms of config.yaml and what the second paper records besides:
+    cost, importance weights, entropies; return the folder of its tables.
+
+    Under `released` the targeted runs are those of MEHER, as in the real plans (which have no
+    near_far there).
+    """
+    if name == "sac_grid":  # fewer levels than in config.yaml
+        levels = [level for level in levels_of(name)
+                  if level["k"] in (1, 4) and level["strategy"] != "episode"
+                  and level["learning_rate"] > 3e-5]  # fmt: skip
+    settings = {"seeds": 5, "iterations": 16} | settings
+    grid = N_STEPS * np.arange(1.0, settings["iterations"] + 1)
+
+    def more(arm: str, level: dict[str, Any], spawn: str, prey: str) -> dict[str, Any]:
+        def success(seed: int, steps: Array) -> Array:
+            return success_of(arm, level, spawn, prey, seed, steps / grid[-1])
+
+        def switch(seed: int) -> int | None:
+            above = grid[success(seed, grid) >= level.get("until_success", 0.5)]
+            return int(above[0]) if above.size and arm in SWITCHED else None
+
+        def extra(seed: int, steps: Array) -> dict[str, Array]:
+            hindsight = np.full(steps.shape, arm != "PPO") & (steps <= (switch(seed) or np.inf))
+            return _second_papers_columns(level, success(seed, steps), hindsight)
+
+        overrides = {"hindsight": {"until_success": 0.5}} if arm in SWITCHED else {}
+        return {"extra": extra, "switch_step": switch, "spec_overrides": overrides}
+
+    path = write_experiment(root, name, arms=arms_of(name), levels=levels, more_of=more, **settings)
+    plan = json.loads(path.read_text())
+    for entry in plan["entries"]:
+        if entry["arm"] == "targeted MEHER" and entry["fidelity"] == "released":
+            entry["cell"] = entry["cell"].replace("cells/targeted-", "cells/s_ratio-")
+            if name != "near_far":
+                entry["cell"] = entry["cell"].replace("/targeted meher-", "/meher-")
+    path.write_text(json.dumps(plan))
+    summarise(path, root)
+    return path.parent
+
+
+def _second_papers_columns(
+    level: dict[str, Any], success: Array, hindsight: NDArray[np.bool_]
+) -> dict[str, Array]:
+    seconds = 2.0 * np.cumsum(np.where(hindsight, 2.2, 1.0))
+    weight = {"squashed": 30.0, "annealed": 400.0}.get(level.get("exploration", ""), 4.0)
+    share = level.get("s_ratio", 0.5) * success
+    return {
+        "hindsight": hindsight.astype(float), "updates": np.where(hindsight, 640.0, 320.0),
+        "cpu_seconds": seconds, "wall_seconds": seconds,
+        "hindsight_log_ratio_max": np.where(hindsight, weight * np.exp(0.5 * success), -np.inf),
+        "reward_entropy": 0.2 + share * (1.3 - share), "action_entropy": 3.2 - 1.1 * success,
+        "observation_entropy": 4.2 - 0.4 * success,
+    }  # fmt: skip

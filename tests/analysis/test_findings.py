@@ -11,17 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hindsight.specs.plan import Plan
-from tests.analysis.test_recomputed import (
-    EPSILON,
-    Place,
-    Run,
-    curves_of,
-    learned,
-    maximum,
-    runs_of,
-    savings,
-)
+from tests.analysis.published import EPSILON, Cells, Run, Runs, learned, maximum, savings
 
 ROOT = Path(__file__).parents[2]
 RECIPE = "failed, weighted, switched off"
@@ -34,18 +24,17 @@ SETTINGS = (
     "2019", "z²", "− 1", "is 1 on", "σ = 0.5", "until 95 %",
     "after 30 000 steps", "After 75 000 steps", "after 100 000 steps",
 )  # fmt: skip
-Runs = dict[Place, dict[int, Run]]
 CLOCKS = ("env_steps", "cpu_seconds")
 
 
 @pytest.fixture(scope="module")
-def tested(plan):
-    return runs_of(plan, "recipe", "described")
+def tested(cells):
+    return cells("recipe").under("described")
 
 
 @pytest.fixture(scope="module")
-def algorithms(plan):
-    return runs_of(plan, "algorithms", "described")
+def algorithms(cells):
+    return cells("algorithms").under("described")
 
 
 def chapter(page: str, title: str) -> str:
@@ -223,8 +212,8 @@ def test_why_it_works(findings, tested):
     all_there(chapter(findings, "Why it works"), facts)
 
 
-def test_what_else_would_do(findings, plan):
-    runs = runs_of(plan, "alternatives", "described")
+def test_what_else_would_do(findings, cells):
+    runs = cells("alternatives").under("described")
     arms = {name: name for name in ("PPO-HER", "PPO, dense reward", "GCSL", "PPO-HER, σ = 0.5")}
     arms["the recipe"] = RECIPE
     facts = [f"| {' | '.join([name, *row(runs, arm)])} |" for name, arm in arms.items()]
@@ -260,8 +249,8 @@ def test_what_else_would_do(findings, plan):
     all_there(chapter(findings, "Instead of hindsight: what came out"), facts)
 
 
-def test_how_the_recipe_was_chosen_and_tested(findings, plan, tested):
-    chosen = runs_of(plan, "recipe_choice", "described")
+def test_how_the_recipe_was_chosen_and_tested(findings, cells, tested):
+    chosen = cells("recipe_choice").under("described")
     medians = {arm: float(steps_of(chosen, arm).median()) for arm, *_ in chosen}
     assert min(medians, key=lambda arm: medians[arm]) == RECIPE
 
@@ -300,15 +289,15 @@ def test_how_the_recipe_was_chosen_and_tested(findings, plan, tested):
     assert near_by == pytest.approx(2000, abs=500)
 
 
-def test_the_recipe_on_other_tasks(findings, plan):
-    runs = runs_of(plan, "recipe_elsewhere", "described")
+def test_the_recipe_on_other_tasks(findings, cells):
+    runs = cells("recipe_elsewhere").under("described")
     arms = {"PPO": ["PPO"], "PPO-HER": ["PPO-HER", "PPO-HER (cut, inside)"],
             "the recipe": ["recipe", "recipe (inside)"], "SAC-HER": ["SAC-HER"]}  # fmt: skip
     tasks = {"FetchReach": "FetchReach", "PointReach": "point mass", "BitFlipping": "eight bits",
              "PointMaze": "maze"}  # fmt: skip
     facts = []
     for task, name in tasks.items():
-        cells = [name]
+        row_of = [name]
         for names in arms.values():
             own = next((runs[arm, "", task] for arm in names if (arm, "", task) in runs), {})
             first = []
@@ -318,8 +307,8 @@ def test_the_recipe_on_other_tasks(findings, plan):
             never = int(np.isinf(first).sum()) if own else 0
             middle = thousands(float(np.median(first))).removesuffix(" 000") if own else "–"
             some = f" ({never} of {len(first)} never)" if 0 < never < len(first) / 2 else ""
-            cells.append(middle + some)
-        facts.append(f"| {' | '.join(cells)} |")
+            row_of.append(middle + some)
+        facts.append(f"| {' | '.join(row_of)} |")
     maze = {key: own for key, own in runs.items() if key[2] == "PointMaze"}
     ends = [
         last_tests(maze, f"{arm}{whole}").median()
@@ -355,7 +344,7 @@ def test_the_recipe_on_other_tasks(findings, plan):
     all_there(chapter(findings, "On other tasks"), facts, by_hand)
 
 
-def test_the_bullets_of_the_readme(plan, tested, algorithms):
+def test_the_bullets_of_the_readme(cells, tested, algorithms):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     hers = [tested["PPO-HER", "", f"random {prey}"] for prey in ("repel", "random_direction")]
     trained = [(1 + near(lambda rows: rows["return_mean"], own, 500_000)) / 2 for own in hers]
@@ -378,7 +367,7 @@ def test_the_bullets_of_the_readme(plan, tested, algorithms):
         medians = steps_of(runs, arm).groupby(level=0).median()
         return set(medians.index[np.isfinite(medians)])
 
-    network = runs_of(plan, "network", "described")
+    network = cells("network").under("described")
     for runs, large, more in ((algorithms, "", 5), (network, " (3 × 512)", 4)):
         alone, hindsight = solved(runs, f"PPO{large}"), solved(runs, f"PPO-HER{large}")
         assert alone < hindsight and (len(alone), len(hindsight - alone)) == (5, more)
@@ -386,12 +375,12 @@ def test_the_bullets_of_the_readme(plan, tested, algorithms):
     assert np.isfinite(large_recipe).all() and large_recipe.size == 10 * 4 + 2 * 8
 
 
-def test_when_hindsight_should_be_switched_off(findings, plan):
+def test_when_hindsight_should_be_switched_off(findings, cells):
     arms = ("PPO-HER", "PPO-HER-2-PPO")
-    curves, facts, reached = curves_of(plan, "stop_her"), list[str](), list[int]()
+    curves, facts, reached = cells("stop_her").curves(), list[str](), list[int]()
     shares = []  # of updates over the whole run, of updates and of time after the switch
     for fidelity in ("released", "described"):
-        found = runs_of(plan, "stop_her", fidelity)
+        found = cells("stop_her").under(fidelity)
         saved: dict[str, list[tuple[float, ...]]] = {}
         for condition in dict.fromkeys(place[2] for place in found):
             always, stopped = (found[arm, "", condition] for arm in arms)
@@ -421,14 +410,14 @@ def test_when_hindsight_should_be_switched_off(findings, plan):
     ]  # fmt: skip
     assert len(facts) == 6 + 4
     text = chapter(findings, "When should hindsight be switched off?")
-    all_there(text, [*facts, *by_level(plan)])
+    all_there(text, [*facts, *by_level(cells)])
 
 
-def by_level(plan: Plan) -> list[str]:
+def by_level(cells: Callable[[str], Cells]) -> list[str]:
     """What the chapter says of other success rates at which hindsight is switched off."""
     rates: dict[tuple[str, str], float] = {}  # updates per step, by level and condition
     returns: dict[str, list[float]] = {}  # final returns by condition
-    for (_, level, condition), own in runs_of(plan, "switch_off", "described").items():
+    for (_, level, condition), own in cells("switch_off").under("described").items():
         trained = [run.train for run in own.values()]
         per_step = [train["updates"].sum() / train["env_steps"].max() for train in trained]
         rates[level, condition] = float(np.median(per_step))
@@ -460,8 +449,8 @@ def solved(run: Run) -> bool:
     return False
 
 
-def test_does_the_small_network_matter(findings, plan):
-    network = runs_of(plan, "network", "described")
+def test_does_the_small_network_matter(findings, cells):
+    network = cells("network").under("described")
     hardest = "random straight_away"
     medians = {arm: steps_of(network, arm).groupby(level=0).median() for arm, *_ in network}
     solved = {arm: set(steps.index[np.isfinite(steps)]) for arm, steps in medians.items()}
@@ -486,24 +475,24 @@ def test_does_the_small_network_matter(findings, plan):
     shown = {arm: f"{arm}, 2 × 64" for arm in small}
     shown |= {f"{arm} (3 × 512)": f"{arm}, 3 × 512" for arm in large}
     for arm, words in shown.items():
-        cells = [caught_by(network[arm, "", f"random {prey}"], 300_000) for prey in preys]
-        shares = " | ".join(f"{percent(share)} %" for share in cells)
+        caught = [caught_by(network[arm, "", f"random {prey}"], 300_000) for prey in preys]
+        shares = " | ".join(f"{percent(share)} %" for share in caught)
         facts.append(f"{words} | {shares} |")
     ratios = medians["PPO-HER (3 × 512)"] / medians["PPO-HER"]
     ratios = ratios[np.isfinite(medians["PPO-HER"]) & np.isfinite(ratios)]
     facts.append(f"{ratios.min():.1f} to {ratios.max():.1f} times the steps")
     text = chapter(findings, "Does the small network matter?")
-    all_there(text, [*facts, *runs_of_sac(plan, network)])
+    all_there(text, [*facts, *runs_of_sac(cells, network)])
 
 
-def runs_of_sac(plan: Plan, network: Runs) -> list[str]:
+def runs_of_sac(cells: Callable[[str], Cells], network: Runs) -> list[str]:
     """What the chapter says of SAC-HER with either network."""
     arms, facts = ("SAC-HER", "SAC-HER (3 × 512)"), list[str]()
-    every = (network, runs_of(plan, "network", "released"))
+    every = (network, cells("network").under("released"))
     for spawn, words in (("random", "at random"), ("apart", "at fixed places")):
         learned_by = [np.isfinite(steps_of(runs, arm, spawn)) for runs in every for arm in arms]
-        cells = " | ".join(f"{runs.sum()} of {runs.size}" for runs in learned_by)
-        facts.append(f"| both start {words} | {cells} |")
+        counts = " | ".join(f"{runs.sum()} of {runs.size}" for runs in learned_by)
+        facts.append(f"| both start {words} | {counts} |")
     small, large = (steps_of(network, arm).groupby(level=0).median() for arm in arms)
     assert np.isinf(
         steps_of(network, arms[1])[["random straight_away", "apart straight_away"]]

@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from tests.analysis.synthetic import (
     CurveFunction,
     constant,
     summarise,
+    tables_of,
     write_experiment,
 )
 
@@ -41,12 +41,6 @@ def steps_at(*when: int, low: float = 0.0, high: float = 1.0) -> CurveFunction:
     return curve
 
 
-def tables_of(plan: Path, root: Path) -> dict[str, pd.DataFrame]:
-    assert summarise(plan, root) == []
-    paths = [p for p in plan.parent.iterdir() if p.suffix in (".csv", ".parquet")]
-    return {path.name: read_table(path) for path in paths}
-
-
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
     """Of 20 iterations, PPO solves from 10, 10, 14, 18, 18 or never, PPO-HER from 3, 4, 5, 6, 7."""
@@ -56,12 +50,10 @@ def known(tmp_path_factory):
             return constant(0.0)
         return steps_at(10, 10, 14, 18, 18) if arm == "PPO" else steps_at(3, 4, 5, 6, 7)
 
-    root = tmp_path_factory.mktemp("known")
-    plan = write_experiment(
-        root, "algorithms", seeds=5, iterations=20, conditions=TWO, curve_of=curve_of,
-        fidelities=("released",),
+    return tables_of(
+        tmp_path_factory.mktemp("known"), "algorithms", seeds=5, iterations=20, conditions=TWO,
+        curve_of=curve_of,
     )  # fmt: skip
-    return tables_of(plan, root)
 
 
 def one(table: pd.DataFrame, **where: object) -> pd.Series:
@@ -116,14 +108,13 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path):
             "observation_entropy": 2.0 * iteration,
         }  # fmt: skip
 
-    plan = write_experiment(
-        tmp_path, "algorithms", seeds=2, iterations=4, conditions=TWO[:1], arms=("PPO-HER",),
-        fidelities=("released",), curve_of=lambda *_: constant(0.5),
+    tables = tables_of(
+        tmp_path, "algorithms", iterations=4, arms=("PPO-HER",),
+        curve_of=lambda *_: constant(0.5),
         more_of=lambda *_: {
             "extra": extra, "switch_step": [6144, None].__getitem__, "evaluate_every": 2,
         },
     )  # fmt: skip
-    tables = tables_of(plan, tmp_path)
     runs = tables["runs.parquet"]
     np.testing.assert_array_equal(runs["switch_step"], [6144.0, np.nan])
     np.testing.assert_array_equal(runs["hindsight_log_ratio_max"], [4.0, 14.0])
@@ -140,11 +131,9 @@ def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path):
     def spiked(seed: int, env_steps: np.ndarray) -> np.ndarray:
         return np.where(env_steps == 301 * N_STEPS, 0.9, 0.3)
 
-    plan = write_experiment(
-        tmp_path, "algorithms", seeds=2, iterations=600, conditions=TWO[:1], arms=("PPO",),
-        fidelities=("released",), curve_of=lambda *_: spiked,
-    )  # fmt: skip
-    tables = tables_of(plan, tmp_path)
+    tables = tables_of(
+        tmp_path, "algorithms", iterations=600, arms=("PPO",), curve_of=lambda *_: spiked
+    )
     row = tables["summary.csv"].iloc[0]
     assert row["time_to_learn_steps"] == 301 * N_STEPS
     assert row[["mean_low", "iqm_high"]].isna().all()  # two seeds carry no interval
@@ -154,25 +143,62 @@ def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path):
 
 
 def test_all_seeds_of_a_shared_cell_count_in_each_experiment(tmp_path):
-    plan = write_experiment(
-        tmp_path, "algorithms", seeds=4, iterations=20, conditions=TWO[:1], arms=("PPO",),
-        fidelities=("released",), curve_of=lambda *_: steps_at(2, 10, 18, 99),
-    )  # fmt: skip
+    own = {"seeds": 4, "iterations": 20, "arms": ("PPO",), "conditions": TWO[:1],
+           "fidelities": ("released",), "curve_of": lambda *_: steps_at(2, 10, 18, 99)}  # fmt: skip
+    plan = write_experiment(tmp_path, "algorithms", **own)
     document = json.loads(plan.read_text())
-
-    def ask(seeds: int) -> None:
-        document["entries"][0]["seeds"] = seeds
-        plan.write_text(json.dumps(document))
-
-    ask(2)
-    tables = tables_of(plan, tmp_path)
+    document["entries"][0]["seeds"] = 2
+    plan.write_text(json.dumps(document))
+    assert summarise(plan, tmp_path) == []
     for name in ("runs.parquet", "seed_curves.parquet", "evaluations.parquet"):
-        assert set(tables[name]["seed"]) == {0, 1, 2, 3}
-    row = tables["summary.csv"].iloc[0]
+        assert set(read_table(plan.parent / name)["seed"]) == {0, 1, 2, 3}
+    row = read_table(plan.parent / "summary.csv").iloc[0]
     assert (row["n_seeds"], row["solved_share"]) == (4, 0.75)
-    ask(5)
+    document["entries"][0]["seeds"] = 5
+    plan.write_text(json.dumps(document))
     with pytest.raises(ResultError, match="asks for 5 seeds, it has 4"):
         summarise(plan, tmp_path)
+
+
+#: By arm: the step from which it succeeds, how often before it, and how often after it.
+SUCCESS = {
+    "PPO": (18 * N_STEPS, 0.0, 0.7),
+    "PPO-HER": (4 * N_STEPS, 0.0, 0.99),
+    "SAC": (0, 0.1, 0.1),
+    "SAC-HER": (2 * N_STEPS, 0.0, 0.9),
+}
+
+
+def test_pairs_are_compared_within_the_steps_that_both_had(tmp_path):
+    """PPO and PPO-HER have 20 rollouts of 2048 steps and five seeds; SAC and SAC-HER 20 rows of
+    512 steps (five rollouts' worth) and four seeds.
+    """
+
+    def curve_of(arm: str, *_: object) -> CurveFunction:
+        begins, low, high = SUCCESS[arm]
+        return lambda seed, env_steps: np.where(env_steps < begins, low, high)
+
+    def more_of(arm: str, *_: object) -> dict[str, object]:
+        sac = {"spec_overrides": {"algorithm.name": "sac"}, "seeds": 4, "every": 512}
+        return sac if arm.startswith("SAC") else {}
+
+    tables = tables_of(
+        tmp_path, "algorithms", arms=list(SUCCESS), seeds=5, iterations=20, curve_of=curve_of,
+        more_of=more_of,
+    )  # fmt: skip
+    table = tables["tests.csv"].set_index(["baseline", "arm", "metric"])
+    row = table.loc["PPO-HER", "SAC-HER", "auc"]
+    assert (row["steps"], row["n_seeds"]) == (20 * 512, 4)
+    # Of the five rollouts' ends in common, SAC-HER is at 0.9 in four, PPO-HER at 0.99 in two.
+    assert row["mean_difference"] == pytest.approx(0.9 * 4 / 5 - 0.99 * 2 / 5)
+    final = table.loc["PPO-HER", "SAC-HER", "final_return"]
+    assert final["mean_difference"] == pytest.approx(0.8 - 0.98)
+    # Every run of PPO-HER solves the task by then, none of SAC's.
+    assert (row["solved_baseline"], row["solved_arm"]) == (1.0, 0.0)
+    # The two that had as many steps are compared over all of them.
+    row = table.loc["PPO", "PPO-HER", "auc"]
+    assert (row["steps"], row["n_seeds"]) == (20 * N_STEPS, 5)
+    assert row["mean_difference"] == pytest.approx(0.99 * 17 / 20 - 0.7 * 3 / 20)
 
 
 def test_missing_cells_are_skipped_and_recorded(tmp_path):
@@ -212,4 +238,13 @@ def test_a_file_that_is_no_plan_is_named(tmp_path, text):
     plan = tmp_path / "plan.json"
     plan.write_text(text)
     with pytest.raises(ResultError, match=r"plan\.json"):
+        summarise(plan, tmp_path)
+
+
+def test_a_plan_opens_no_files_elsewhere(tmp_path):
+    plan = tmp_path / "plan.json"
+    named = dict.fromkeys(("experiment", "source", "preset", "vary"))
+    entries = [{"cell": "results/cells/../../elsewhere.parquet"}]
+    plan.write_text(json.dumps(named | {"entries": entries}))
+    with pytest.raises(ResultError, match="the path of one of its cells contains"):
         summarise(plan, tmp_path)

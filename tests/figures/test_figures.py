@@ -1,6 +1,5 @@
 """Every figure is drawn from tables and says what it shows; each kind shows what they hold."""
 
-import hashlib
 import itertools
 import json
 import re
@@ -266,14 +265,12 @@ OF_TASKS = [("", "a task of a rather long name"), ("", "Another")]
 def _own(root: Path, levels: list[dict[str, Any]], conditions: Any) -> Path:
     """results/tables/laptop, with an experiment `mine` of two arms."""
     more = {"spec_overrides": {"environment.id": "Mine-v0"}} if conditions == OF_TASKS else {}
-    plan = synthetic.write_experiment(
+    return synthetic.summarised(
         root, "mine", arms=("PPO", "my arm"), levels=levels, conditions=conditions, seeds=5,
         iterations=4, fidelities=("described",),
         curve_of=lambda arm, *_: synthetic.constant(0.99 if arm == "PPO" else 0.3),
         more_of=lambda *_: more,
-    )  # fmt: skip
-    synthetic.summarise(plan, root)
-    return plan.parent.parent
+    ).parent  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -298,50 +295,47 @@ def test_any_experiment_has_figures(grid, conditions, tmp_path):
         assert len({(line.get_color(), line.get_marker()) for line in ax.lines}) == 2 * len(levels)
 
 
-def test_figures_in_one_go_by_name_and_for_a_paper(tmp_path):
+def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(tmp_path):
     tables = _own(tmp_path, GRIDS["nothing"], synthetic.CONDITIONS[:2])
     stems = [tmp_path / "out" / f"{name}_mine_described" for name in ("aggregate", "curves")]
     found = []
-    for processes in (1, 2):
-        draw.draw_all(stems, {"mine": tables / "mine"}, processes)
-        found.append({path.name: path.read_bytes() for path in stems[0].parent.iterdir()})
-    assert found[0] == found[1] and len(found[0]) == 2
-    for stem, inches in zip(stems, (6.9, 3.3), strict=True):
-        figure = draw.figure_of(stem.name, tables, paper=True)
-        pdf = style.save(figure, tmp_path / "paper" / stem.name, paper=True)[1]
-        shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
-        assert {round(text.get_size(), 1) for text in shown} == {8.0}
-        assert not any("fidelity" in text.get_text() for text in shown)
-        box = re.search(rb"/MediaBox \[\s*0 0 ([\d.]+) ([\d.]+)", pdf.read_bytes())
-        assert box is not None and float(box[1]) == pytest.approx(72 * inches, abs=0.1)
-
-    def typed(*words: object) -> Any:
-        return CliRunner().invoke(app, ["figures", *map(str, words)])
-
-    done = typed("--paper", "--from", tables, "--out", tmp_path / "p", stems[0].name)
-    assert done.exit_code == 0
-    assert [path.name for path in (tmp_path / "p").iterdir()] == [f"{stems[0].name}.pdf"]
-    wrong = typed("--from", tables, "no_such_figure")
-    assert wrong.exit_code == 2 and "no_such_figure" in wrong.output
+    with matplotlib.rc_context({"font.size": 13.0}):
+        before = dict(matplotlib.rcParams)
+        for processes in (1, 2):
+            draw.draw_all(stems, {"mine": tables / "mine"}, processes)
+            draw.draw(stems[1].name, tables, stems[1], ["pdf"])
+            found.append({path.name: path.read_bytes() for path in stems[0].parent.iterdir()})
+        assert dict(matplotlib.rcParams) == before
+    assert found[0] == found[1] and len(found[0]) == 3
+    assert not re.search(rb"CreationDate|ModDate", found[0][f"{stems[1].name}.pdf"])
+    shown = Image.open(stems[1].with_suffix(".png")).convert("RGB")
+    assert shown.getpixel((2, 2)) == (255, 255, 255) and shown.width > 1000
     (tables / "mine/plan.json").write_text("{}")
     with pytest.raises(KeyError):
         draw.draw_all(stems, {"mine": tables / "mine"}, 2)
 
 
-def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(tables, tmp_path):
-    sums = []
-    with matplotlib.rc_context({"font.size": 13.0}):
-        before = dict(matplotlib.rcParams)
-        for run in ("a", "b"):
-            files = draw.draw("ppo_her_fig2", tables, tmp_path / run / "fig")
-            sums.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
-            assert not re.search(rb"CreationDate|ModDate", files[1].read_bytes())
-        assert dict(matplotlib.rcParams) == before
-    assert sums[0] == sums[1]
-    shown = Image.open(files[0]).convert("RGB")
-    assert shown.getpixel((2, 2)) == (255, 255, 255) and shown.width > 1000
-    with pytest.raises(KeyError, match=r"no figure 'fig99'.*ppo_her_fig2"):
-        draw.draw("fig99", tmp_path, tmp_path / "x")
+def test_figures_by_name_and_for_a_paper(tmp_path):
+    tables = _own(tmp_path, GRIDS["nothing"], synthetic.CONDITIONS[:2])
+
+    def typed(*words: object) -> Any:
+        return CliRunner().invoke(app, ["figures", "--from", *map(str, (tables, *words))])
+
+    names_of = [f"{name}_mine_described" for name in ("aggregate", "curves")]
+    assert typed("--paper", "--out", tmp_path / "paper", *names_of).exit_code == 0
+    files = [tmp_path / "paper" / f"{name}.pdf" for name in names_of]
+    assert sorted((tmp_path / "paper").iterdir()) == files
+    for path, inches in zip(files, (6.9, 3.3), strict=True):
+        box = re.search(rb"/MediaBox \[\s*0 0 ([\d.]+) ([\d.]+)", path.read_bytes())
+        assert box is not None and float(box[1]) == pytest.approx(72 * inches, abs=0.1)
+        figure = draw.figure_of(path.stem, tables, paper=True)
+        shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+        assert {round(text.get_size(), 1) for text in shown} == {8.0}
+        assert not any("fidelity" in text.get_text() for text in shown)
+    wrong = typed("no_such_figure")
+    assert wrong.exit_code == 2 and "no_such_figure" in wrong.output
+    with pytest.raises(KeyError, match=r"no figure 'fig99'.*curves_mine_described"):
+        draw.draw("fig99", tables, tmp_path / "x")
 
 
 def test_figures_are_of_experiments_and_use_every_measure():

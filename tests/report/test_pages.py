@@ -18,28 +18,14 @@ import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
 
-from hindsight.claims import write_claims
-from hindsight.figures.draw import draw
 from hindsight.figures.specs import names_for
 from hindsight.io import repository
 from hindsight.io.checksums import about
 from hindsight.report import present
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
-from tests.analysis.synthetic import summarise, write_experiment
+from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
-
-
-def built(
-    root: Path,
-    *pages: Path,
-    tables: Path = Path("results/tables/laptop"),
-    figures: Path = Path("figures/laptop"),
-) -> None:
-    """`build` in a project's folder: the page, the scoreboard and the appendix."""
-    with contextlib.chdir(root):
-        Path("docs").mkdir(exist_ok=True)
-        Path("docs/deviations.md").touch()
-        build(tables, figures, *pages)
+from tests.report.conftest import FIGURES, TABLES, Project
 
 
 class Tags(HTMLParser):
@@ -139,10 +125,11 @@ def test_every_link_of_the_scoreboard_leads_somewhere(project):
 
 
 def test_scoreboard_in_another_folder_links_from_there(project):
-    page = project.root / "figures/laptop/REPLICATION.md"
-    built(project.root, page.with_name("again.html"), page, page.with_name("appendix"))
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
-    assert links and all((page.parent / link).exists() for link in links)
+    page = FIGURES / "REPLICATION.md"
+    with contextlib.chdir(project.root):
+        build(TABLES, FIGURES, page.with_name("again.html"), page, page.with_name("appendix"))
+        links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+        assert links and all((page.parent / link).exists() for link in links)
 
 
 def test_production_and_what_is_missing_are_told_on_both_pages(project):
@@ -156,37 +143,28 @@ def test_production_and_what_is_missing_are_told_on_both_pages(project):
 
 
 def test_a_figure_left_of_an_experiment_without_results_is_not_shown(project, tmp_path):
-    root = shutil.copytree(project.root, tmp_path / "copy")
-    tables, figures = root / "results/tables/laptop", root / "figures/laptop"
+    copy = Project(shutil.copytree(project.root, tmp_path / "copy"))
     name = "meher_fig6_described"
-    assert f"{name}.png" in project.everything and (figures / f"{name}.png").exists()
-    summary = tables / "stop_her/summary.csv"
+    assert f"{name}.png" in project.everything and (copy.root / FIGURES / f"{name}.png").exists()
+    summary = copy.root / TABLES / "stop_her/summary.csv"
     summary.write_text(summary.read_text().splitlines()[0] + "\n")
-    built(
-        root, *(tmp_path / name for name in ("report.html", "R.md", "more")), tables=tables,
-        figures=figures,
-    )  # fmt: skip
-    told = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "more").glob("*.md"))
-    assert f"{name}.png" not in told and "meher_fig3.png" in told
+    copy.build()
+    assert f"{name}.png" not in copy.everything and "meher_fig3.png" in copy.everything
 
 
 def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_both_pages(
     tmp_path,
 ):
-    plan = write_experiment(
+    summarised(
         tmp_path, "mine", arms=["PPO", "my arm"], levels=[{}], conditions=[("random", "static")],
         fidelities=("described",), seeds=5, iterations=4,
     )  # fmt: skip
-    summarise(plan, tmp_path)
-    tables, figures = plan.parent.parent, tmp_path / "figures"
-    for figure in names_for("mine", ["described"]):
-        draw(figure, tables, figures / figure)
-    (figures / "aggregate_mine.png").touch()  # left of a fidelity that is not trained any more
-    write_claims(tables)
-    pages = figures / "report.html", tmp_path / "R.md", tmp_path / "more"
-    built(tmp_path, *pages, tables=tables, figures=figures)
-    page = (figures / "report.html").read_text(encoding="utf-8")
-    for text in (page, (tmp_path / "more/mine.md").read_text(encoding="utf-8")):
+    project = Project(tmp_path)
+    project.draw(*names_for("mine", ["described"]))
+    # Left of a fidelity that is not trained any more.
+    (tmp_path / FIGURES / "aggregate_mine.png").touch()
+    project.build()
+    for text in (project.html, project.appendix["mine"]):
         assert "By condition, described" in text
         for name in ("curves_mine_described", "aggregate_mine_described"):
             assert name in text
@@ -218,7 +196,7 @@ def test_what_is_shown_in_markdown_is_shown_as_it_is():
 
 def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch):
     monkeypatch.chdir(project.root)
-    report = gather(Path("results/tables/laptop"), Path("figures/laptop"))
+    report = gather(TABLES, FIGURES)
     chapters = [replace(c, title="[t](http://t)", published_as="*p*") for c in report.chapters]
     provenance = replace(report.provenance, facts={"processor": ["![x](http://x) <i>y</i>"]})
     changed = replace(report, chapters=chapters, provenance=provenance)
@@ -246,15 +224,13 @@ def test_the_scoreboard_is_short_and_ends_in_yes_or_no(project):
 
 
 def test_pages_of_experiments_that_are_no_more_are_removed(project):
-    folder = project.root / "results/appendix"
     assert set(project.appendix) == {
         "0-claims", "0-produced", "environment", "algorithms", "learning_rate",
         "s_ratio", "stop_her",
     }  # fmt: skip
-    (folder / "gone.md").write_text("left of an older plan")
-    pages = ("figures/laptop/report.html", "REPLICATION.md", "results/appendix")
-    built(project.root, *map(Path, pages))
-    assert not (folder / "gone.md").exists() and (folder / "s_ratio.md").exists()
+    (project.root / "results/appendix/gone.md").write_text("left of an older plan")
+    project.build()
+    assert "gone" not in project.appendix and "s_ratio" in project.appendix
 
 
 def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeypatch):
@@ -266,14 +242,11 @@ def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeyp
     cells = tmp_path / "results/cells/algorithms-random-static"
     lost = diverge(cells / "ppo-her-released.parquet", seed=3, after=2)
     summarise(plan, tmp_path)
-    tables, figures = plan.parent.parent, tmp_path / "figures"
-    for name in ("ppo_her_fig2", "solved_share_algorithms"):
-        draw(name, tables, figures / name)
-    write_claims(tables)
-    pages = (tmp_path / name for name in ("r.html", "R.md", "more"))
-    built(tmp_path, *pages, tables=tables, figures=figures)
+    project = Project(tmp_path)
+    project.draw("ppo_her_fig2", "solved_share_algorithms")
+    project.build()
     monkeypatch.chdir(tmp_path)
-    report = gather(tables, figures)
+    report = gather(TABLES, FIGURES)
     told = (
         "1 run diverged and counts as failing from then on: PPO-HER, random static, seed 3, step "
         f"{present.count(lost)}."
@@ -283,10 +256,8 @@ def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeyp
             assert all(table.note == told for table in shown)
         assert all(told in picture.caption for picture in chapter.pictures)
     assert sum(len(chapter.pictures) for chapter in report.chapters) == 2
-    html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    page = (tmp_path / "more/algorithms.md").read_text(encoding="utf-8")
-    assert html.count(told) >= 3 and page.count(told) >= 3
-    assert told.replace("\u00a0", " ") in (tmp_path / "R.md").read_text(encoding="utf-8")
+    assert project.html.count(told) >= 3 and project.appendix["algorithms"].count(told) >= 3
+    assert told.replace("\u00a0", " ") in project.markdown
 
 
 def diverge(path: Path, seed: int, after: int) -> int:
