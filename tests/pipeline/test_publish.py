@@ -114,6 +114,7 @@ def test_a_damaged_cell_and_a_damaged_manifest_are_refused(config):
         list(publish(config))
     assert not MANIFEST.exists()
     trained.write_bytes(whole)
+    MANIFEST.parent.mkdir(parents=True)
     MANIFEST.write_text('{"cells/a/one.parquet": 3}')
     with pytest.raises(FileError, match="cannot be read as a manifest"):
         list(publish(config))
@@ -124,9 +125,9 @@ def test_files_that_stay_are_verified_first(config, kind):
     """A manifest never vouches for damage, nor for a file that it has not seen."""
     first, second = Plan.of(config).cells
     cell, policy = put(second, PUBLISHED), PUBLISHED / "policies" / f"{first}.pt"
-    policy.parent.mkdir(parents=True)
-    policy.write_bytes(b"a policy")
-    (PUBLISHED / EPISODES).write_bytes(b"episodes")
+    for path in (policy, PUBLISHED / EPISODES):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"not looked into")
     kept = [put(first, PUBLISHED), cell, policy, PUBLISHED / EPISODES]
     files = {str(x.relative_to(PUBLISHED)): {"sha256": file_sha256(x)} for x in kept}
     MANIFEST.write_text(json.dumps(files))
