@@ -26,7 +26,7 @@ PLACE = ["fidelity", "arm", "level", "condition"]
 #: The columns that are read of a cell.
 COLUMNS = {
     "phase", "seed", "env_steps", "return_mean", "success_rate", "episodes", "policy_entropy",
-    "updates", "cpu_seconds", "log_std", "log_std_before", "relabelled_advantage",
+    "updates", "cpu_seconds", "log_std", "relabelled_advantage",
     "relabelled_share", "relabelled_z_squared", "reward_entropy", "goal_moved",
     "episode_success",
 }  # fmt: skip
@@ -70,6 +70,12 @@ def learned(run: Run, clock: str = "env_steps") -> tuple[float, float]:
     x = run.train[clock].to_numpy(float) / (1 if clock == "env_steps" else 60)
     met = run.train["return_mean"].to_numpy(float) >= 0.8 - EPSILON
     return (float(x[met][0]) if met.any() else np.inf), float(x[-1])
+
+
+def reached(run: Run, success: float) -> float:
+    """Steps until so many of a test's episodes succeed, as in docs/your-environment.md."""
+    met = run.tests.loc[run.tests["success_rate"] >= success - EPSILON, "env_steps"]
+    return float(met.iloc[0]) if len(met) else np.inf
 
 
 def savings(stopped: Run, always: Run) -> tuple[float, float, float]:

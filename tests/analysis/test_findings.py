@@ -11,7 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.analysis.published import EPSILON, Cells, Run, Runs, learned, maximum, savings
+from tests.analysis.published import (
+    EPSILON,
+    Cells,
+    Run,
+    Runs,
+    learned,
+    maximum,
+    reached,
+    savings,
+)
 
 ROOT = Path(__file__).parents[2]
 RECIPE = "failed, weighted, switched off"
@@ -83,13 +92,10 @@ def seconds(minutes: float) -> str:
     return "never" if np.isinf(own) else f"{own:.1f}" if own < 10 else f"{own:.0f}"
 
 
-def near(columns: Callable[[pd.DataFrame], pd.Series], runs: dict[int, Run], step: int) -> float:
-    """Median over runs of a mean over the five iterations up to a step."""
-    means = []
-    for run in runs.values():
-        rows = run.train[run.train["env_steps"] <= step + 1024].tail(5)
-        means.append(columns(rows).astype(float).mean())
-    return float(np.median(means))
+def near(column: str, runs: dict[int, Run], step: int) -> float:
+    """Median over runs of a column's mean over the five iterations up to a step."""
+    rows = [run.train[run.train["env_steps"] <= step + 1024].tail(5) for run in runs.values()]
+    return float(np.median([own[column].astype(float).mean() for own in rows]))
 
 
 def caught_near(runs: dict[int, Run], step: int) -> float:
@@ -162,52 +168,41 @@ def test_why_it_works(findings, tested):
     hers = runs["PPO-HER"]
     end = 500_000
 
-    def column(name: str) -> Callable[[pd.DataFrame], pd.Series]:
-        return lambda rows: rows[name]
-
-    def push(rows: pd.DataFrame) -> pd.Series:
-        factors = ["relabelled_share", "relabelled_advantage", "relabelled_z_squared"]
-        return rows[factors].prod(axis=1, skipna=False)
-
     resting = tested["PPO-HER", "", "random static"]
-    for run in (*hers.values(), *resting.values()):
+    for run in (*hers.values(), *resting.values(), *runs["weighted"].values()):
+        share, advantage, z = (run.train[f"relabelled_{name}"] for name in (
+            "share", "advantage", "z_squared"))  # fmt: skip
+        run.train["push"] = share * advantage * z
         # `log_std` is that after the iteration's update, as in the published z.
-        run.train["log_std_before"] = run.train["log_std"].shift()
-
-    def corrected(rows: pd.DataFrame) -> pd.Series:
-        return rows["relabelled_z_squared"] + 2 * (rows["log_std"] - rows["log_std_before"])
-
-    def corrected_push(rows: pd.DataFrame) -> pd.Series:
-        return rows["relabelled_share"] * rows["relabelled_advantage"] * corrected(rows)
-
-    share, advantage, z = (near(column(name), hers, end) for name in (
-        "relabelled_share", "relabelled_advantage", "relabelled_z_squared"))  # fmt: skip
-    returns, log_std = column("return_mean"), column("log_std")
-    low = min(range(20_480, end, 2048), key=lambda step: near(log_std, hers, step))
-    few = [near(column("relabelled_share"), runs["failed"], step) for step in (30_000, end)]
-    assert near(log_std, resting, 100_000) < near(log_std, resting, 30_000)
-    assert near(push, runs["weighted"], end) > near(push, hers, end)
-    assert near(log_std, runs["weighted"], end) < near(log_std, hers, end)
+        run.train["corrected"] = z + 2 * run.train["log_std"].diff()
+        run.train["corrected_push"] = share * advantage * run.train["corrected"]
+    share, advantage, z = (near(f"relabelled_{name}", hers, end) for name in (
+        "share", "advantage", "z_squared"))  # fmt: skip
+    low = min(range(20_480, end, 2048), key=lambda step: near("log_std", hers, step))
+    few = [near("relabelled_share", runs["failed"], step) for step in (30_000, end)]
+    assert near("log_std", resting, 100_000) < near("log_std", resting, 30_000)
+    assert near("push", runs["weighted"], end) > near("push", hers, end)
+    assert near("log_std", runs["weighted"], end) < near("log_std", hers, end)
     facts = [
-        f"its return is still −{-near(returns, runs['PPO'], end):.2f}",
-        f"mean advantage is +{near(column('relabelled_advantage'), hers, 30_000):.2f}",
+        f"its return is still −{-near('return_mean', runs['PPO'], end):.2f}",
+        f"mean advantage is +{near('relabelled_advantage', hers, 30_000):.2f}",
         f"mean action catches {percent(caught_near(hers, 75_000))} % of the prey",
         f"those of the copies {1 + z:.2f} at the end",
-        f"{share:.1f} × {advantage:.2f} × {z:.2f} = {near(push, hers, end):.2f}",
-        f"from {np.exp(near(log_std, hers, low)):.1f} after {low // 1000} 000 steps "
-        f"to {np.exp(near(log_std, hers, end)):.1f}",
-        f"the return stays at {near(returns, hers, end):.2f}",
+        f"{share:.1f} × {advantage:.2f} × {z:.2f} = {near('push', hers, end):.2f}",
+        f"from {np.exp(near('log_std', hers, low)):.1f} after {low // 1000} 000 steps "
+        f"to {np.exp(near('log_std', hers, end)):.1f}",
+        f"the return stays at {near('return_mean', hers, end):.2f}",
         f"while the mean action catches {percent(caught_near(hers, end))} %",
-        f"fades to {near(push, resting, 100_000):.3f}",
+        f"fades to {near('push', resting, 100_000):.3f}",
         f"falls from {few[0]:.2f} to {few[1]:.2f}",
-        f"larger by {near(corrected, hers, end) - z:.3f}",
-        f"rests fades to {near(corrected_push, resting, 100_000):.3f}",
-        f"return reaches {near(returns, runs['failed'], end):.2f}",
-        f"at {near(column('relabelled_z_squared'), runs['failed'], end):.2f}. Second, the product",
-        f"to {np.exp(near(log_std, runs['weighted'], 100_000)):.2f} after 100 000 steps",
-        f"return ends at {near(returns, runs['weighted'], end):.2f}",
-        f"a return of {near(returns, runs[RECIPE], 100_000):.2f} after 100 000 steps, "
-        f"when PPO-HER's is {near(returns, hers, 100_000):.2f}",
+        f"larger by {near('corrected', hers, end) - z:.3f}",
+        f"rests fades to {near('corrected_push', resting, 100_000):.3f}",
+        f"return reaches {near('return_mean', runs['failed'], end):.2f}",
+        f"at {near('relabelled_z_squared', runs['failed'], end):.2f}. Second, the product",
+        f"to {np.exp(near('log_std', runs['weighted'], 100_000)):.2f} after 100 000 steps",
+        f"return ends at {near('return_mean', runs['weighted'], end):.2f}",
+        f"a return of {near('return_mean', runs[RECIPE], 100_000):.2f} after 100 000 steps, "
+        f"when PPO-HER's is {near('return_mean', hers, 100_000):.2f}",
     ]
     all_there(chapter(findings, "Why it works"), facts)
 
@@ -218,13 +213,9 @@ def test_what_else_would_do(findings, cells):
     arms["the recipe"] = RECIPE
     facts = [f"| {' | '.join([name, *row(runs, arm)])} |" for name, arm in arms.items()]
 
-    def ends(arm: str, condition: str) -> float:
+    def last(arm: str, condition: str, rows: str = "tests", column: str = "success_rate") -> float:
         own = runs[arm, "", condition].values()
-        return float(np.median([run.tests["success_rate"].iloc[-1] for run in own]))
-
-    def returns(arm: str, condition: str) -> float:
-        own = runs[arm, "", condition].values()
-        return float(np.median([run.train["return_mean"].iloc[-1] for run in own]))
+        return float(np.median([getattr(run, rows)[column].iloc[-1] for run in own]))
 
     fixed, flees = "PPO-HER, σ = 0.5", [f"{s} {p}" for s in ("random", "apart")
                                         for p in ("repel", "straight_away")]  # fmt: skip
@@ -236,13 +227,13 @@ def test_what_else_would_do(findings, cells):
         ("GCSL", "ends at {} to {} % in tests"),
         ("PPO-HER", "PPO-HER's at {} to {} %"),
     ):
-        facts.append(words.format(*(percent(f(ends(arm, c) for c in flees)) for f in (min, max))))
+        facts.append(words.format(*(percent(f(last(arm, c) for c in flees)) for f in (min, max))))
     stalled = ("random repel", "random random_direction")
-    a, b = (returns(fixed, c) for c in stalled)
+    a, b = (last(fixed, c, "train", "return_mean") for c in stalled)
     facts.append(f"a return of {a:.2f} (`repel`) and −{-b:.2f} (`random_direction`)")
     for arm, words in ((fixed, "catches {} and {} %"), ("PPO-HER", "and {} and {} % if")):
-        facts.append(words.format(*(percent(ends(arm, c)) for c in stalled)))
-    z = [near(lambda rows: rows["relabelled_z_squared"], runs[arm, "", stalled[0]], 500_000)
+        facts.append(words.format(*(percent(last(arm, c)) for c in stalled)))
+    z = [near("relabelled_z_squared", runs[arm, "", stalled[0]], 500_000)
          for arm in (fixed, "PPO-HER")]  # fmt: skip
     assert z[0] > 2 * z[1]
     facts += [f"ends at {z[0]:.2f}", f"the {z[1]:.2f} that"]
@@ -300,10 +291,7 @@ def test_the_recipe_on_other_tasks(findings, cells):
         row_of = [name]
         for names in arms.values():
             own = next((runs[arm, "", task] for arm in names if (arm, "", task) in runs), {})
-            first = []
-            for run in own.values():
-                met = run.tests[run.tests["success_rate"] >= 0.95 - EPSILON]["env_steps"]
-                first.append(float(met.iloc[0]) if len(met) else np.inf)
+            first = [reached(run, 0.95) for run in own.values()]
             never = int(np.isinf(first).sum()) if own else 0
             middle = thousands(float(np.median(first))).removesuffix(" 000") if own else "–"
             some = f" ({never} of {len(first)} never)" if 0 < never < len(first) / 2 else ""
@@ -325,29 +313,21 @@ def test_the_recipe_on_other_tasks(findings, cells):
     facts.append("PPO-HER succeeds in {:.0%} and the recipe in {:.0%}".format(*ends[3:]))
     facts = [fact.replace("%", " %") for fact in facts]
     first = [
-        np.array([
-            run.tests.loc[run.tests["success_rate"] >= 0.75 - EPSILON, "env_steps"].min()
-            for run in runs[arm, "", "PointMaze"].values()
-        ])
+        [reached(run, 0.75) for run in maze[arm, "", "PointMaze"].values()]
         for arm in ("recipe (whole)", "PPO")
-    ]  # fmt: skip
-    assert all(np.isnan(steps).sum() == 1 and len(steps) == 4 for steps in first)
-    steps = [thousands(float(np.median(np.nan_to_num(steps, nan=np.inf)))) for steps in first]
+    ]
+    assert all(np.isinf(steps).sum() == 1 and len(steps) == 4 for steps in first)
+    steps = [thousands(float(np.median(steps))) for steps in first]
     facts.append("gets to 75 % after {} steps, PPO after {}".format(*steps))
-    by_hand = (
-        "takes 39 thousand steps, the recipe 57, SAC-HER 2",
-        "v3",
-        "4 seeds",
-        "--seeds 4",
-        "150000",
-    )
+    by_hand = ("takes 39 thousand steps, the recipe 57, SAC-HER 2", "v3", "4 seeds", "--seeds 4",
+               "150000")  # fmt: skip
     all_there(chapter(findings, "On other tasks"), facts, by_hand)
 
 
 def test_the_bullets_of_the_readme(cells, tested, algorithms):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     hers = [tested["PPO-HER", "", f"random {prey}"] for prey in ("repel", "random_direction")]
-    trained = [(1 + near(lambda rows: rows["return_mean"], own, 500_000)) / 2 for own in hers]
+    trained = [(1 + near("return_mean", own, 500_000)) / 2 for own in hers]
     tests = [percent(caught_near(own, 500_000)) for own in hers]
     learns = {arm: np.isfinite(steps_of(tested, arm)).sum() for arm in (RECIPE, "PPO-HER", "PPO")}
     fixed = steps_of(algorithms, "SAC-HER", "apart")

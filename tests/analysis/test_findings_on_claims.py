@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from tests.analysis.published import EPSILON, PLACE, Cells, Run, learned
+from tests.analysis.published import EPSILON, PLACE, Cells, learned, reached
 from tests.analysis.test_findings import all_there, chapter, percent, thousands
 
 FIDELITIES = ("released", "described")
@@ -309,15 +309,9 @@ def test_goals_that_rarely_move(findings, cells):
     all_there(chapter(findings, "What if the goal rarely moves?"), facts, settings)
 
 
-def reached(run: Run) -> float:
-    """Steps until 90 % of a test's episodes succeed, as in docs/your-environment.md."""
-    met = run.tests.loc[run.tests["success_rate"] >= 0.9 - EPSILON, "env_steps"]
-    return float(met.iloc[0]) if len(met) else np.inf
-
-
 def test_robot_arms(findings, cells):
     runs = cells("fetch_off_policy")
-    first = runs.each(reached)["described"].droplevel("level")
+    first = runs.each(lambda run: reached(run, 0.9))["described"].droplevel("level")
     own = [first[arm, "FetchReach"].median() for arm in ("SAC-HER", "TD3-HER", "DDPG-HER")]
     push = first["SAC-HER (normalized)", "FetchPush"]
     (place,) = first["SAC-HER (normalized)", "FetchPickAndPlace"]

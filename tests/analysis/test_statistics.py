@@ -39,8 +39,6 @@ def test_bootstrap_resamples_within_strata_only():
     assert statistics.bootstrap(strata, statistics.mean) == (0.5, 0.5)
     low, high = statistics.bootstrap([np.concatenate(strata)], statistics.mean)
     assert low < 0.4 < 0.6 < high
-    of_different_sizes = [np.zeros(5), np.ones(15)]
-    assert statistics.bootstrap(of_different_sizes, statistics.mean) == (0.75, 0.75)
 
 
 def test_fewer_than_five_seeds_carry_no_interval():
@@ -78,9 +76,6 @@ def test_sign_flip_test_is_scipys_exact_permutation_test(differences):
 
 
 def test_sign_flip_test_by_hand():
-    # All of one sign: only all + and all - are as extreme, 2 of 2^n.
-    assert statistics.sign_flip_test([0.2, 0.3, 0.1, 0.4]) == 2 / 16
-    assert statistics.sign_flip_test(np.zeros(6)) == 1.0
     # A sum of 0 is the least extreme one, whatever rounding leaves of it.
     assert statistics.sign_flip_test([0.5, 0.7, 0.9, -0.9, -0.5, -0.7]) == 1.0
     assert np.isnan(statistics.sign_flip_test([]))

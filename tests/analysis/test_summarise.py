@@ -12,6 +12,7 @@ from hindsight.analysis.best_level import scaled_curves
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.analysis.summarise import _summary_row, read_table
+from hindsight.figures.tables import early_success
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import train_cell
 from tests.analysis.synthetic import (
@@ -24,11 +25,6 @@ from tests.analysis.synthetic import (
     write_experiment,
 )
 
-TABLES = [
-    "aggregate.csv", "best_level.csv", "evaluations.parquet", "m_c.csv", "plan.json", "record.json",
-    "runs.parquet", "seed_curves.parquet", "sensitivity.csv",
-    "summary.csv", "tests.csv",
-]  # fmt: skip
 TWO = CONDITIONS[:2]
 
 
@@ -104,8 +100,7 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path):
         ratio = np.where(iteration > 1, 10.0 * seed + iteration, -np.inf)
         return {
             "hindsight_log_ratio_max": ratio, "critic_loss": iteration / 10,
-            "reward_entropy": iteration / 100, "action_entropy": iteration,
-            "observation_entropy": 2.0 * iteration,
+            "reward_entropy": iteration / 100,
         }  # fmt: skip
 
     tables = tables_of(
@@ -124,7 +119,6 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path):
     np.testing.assert_allclose(curves["critic_loss"], [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
     evaluations = tables["evaluations.parquet"].query("seed == 0")
     np.testing.assert_allclose(evaluations["reward_entropy"], [0.02, 0.04], rtol=1e-6)
-    np.testing.assert_allclose(evaluations["observation_entropy"], [4.0, 8.0])
 
 
 def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path):
@@ -201,6 +195,69 @@ def test_pairs_are_compared_within_the_steps_that_both_had(tmp_path):
     assert row["mean_difference"] == pytest.approx(0.99 * 17 / 20 - 0.7 * 3 / 20)
 
 
+@pytest.fixture(scope="module")
+def point_reach(tmp_path_factory):
+    """Of runs with a row per episode that have one success rate throughout, by arm and seed."""
+    success = {"DDPG": 0.2, "DDPG + HER": 0.6}
+
+    def curve_of(arm: str, *_: object) -> CurveFunction:
+        return lambda seed, steps: np.full(len(steps), success[arm] + 0.01 * seed)
+
+    def more_of(arm: str, *_: object) -> dict[str, object]:
+        def extra(seed: int, steps: np.ndarray) -> dict[str, np.ndarray]:
+            row = np.arange(1.0, len(steps) + 1)
+            moved = np.where(row == 1, 0.5 + 0.01 * seed, 0.1)
+            returns = -50 + 20 * curve_of(arm)(seed, steps)
+            return {"episodes": row, "return_mean": returns, "goal_moved": moved}
+
+        return {"extra": extra, "spec_overrides": {"environment.id": "PointReach-v0"}}
+
+    return tables_of(
+        tmp_path_factory.mktemp("tasks"), "point_reach", arms=success, seeds=6, iterations=600,
+        conditions=[("", "PointReach")], curve_of=curve_of, more_of=more_of,
+    )  # fmt: skip
+
+
+def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(point_reach):
+    runs = point_reach["runs.parquet"]
+    assert runs["auc"].isna().all()
+    her = runs[runs["arm"] == "DDPG + HER"].sort_values("seed")
+    np.testing.assert_allclose(her["success_auc"], 0.6 + 0.01 * np.arange(6), atol=1e-6)
+    np.testing.assert_allclose(her["goal_moved_first"], 0.5 + 0.01 * np.arange(6), atol=1e-6)
+    row = point_reach["summary.csv"].set_index("arm").loc["DDPG + HER"]
+    assert np.isnan(row["time_to_learn_steps"]) and np.isnan(row["time_to_learn_minutes"])
+    assert row["mean_success"] == row["mean_success_auc"] == pytest.approx(0.625)
+    assert 0.6 <= row["success_low"] < 0.625 < row["success_high"] <= 0.65
+    assert row["max_median_return"] == pytest.approx(-50 + 20 * 0.625)  # in the task's own units
+    assert np.isposinf(row["solve_step_median"])
+    for name in ("aggregate.csv", "sensitivity.csv", "m_c.csv", "best_level.csv"):
+        assert point_reach[name].empty
+    tests = point_reach["tests.csv"].set_index("metric")
+    assert set(tests.index) == {"success_auc", "final_evaluation_success"}
+    np.testing.assert_allclose(tests["mean_difference"], 0.4, atol=1e-6)
+
+
+def test_rows_of_one_episode_each_are_all_kept(point_reach):
+    """Longer curves with many episodes a row are thinned to 500 rows."""
+    curves = point_reach["seed_curves.parquet"]
+    assert (curves.groupby(["arm", "seed"]).size() == 600).all()
+    first = curves[(curves["arm"] == "DDPG") & (curves["seed"] == 0)].sort_values("env_steps")
+    np.testing.assert_allclose(first["updates"], 320.0 * np.arange(1, 601))  # since the beginning
+
+
+def test_the_printed_window_is_episodes_126_to_150():
+    episodes = np.arange(1, 201)
+    inside = (episodes >= 126) & (episodes <= 150)
+    rows = pd.concat(
+        pd.DataFrame({"arm": "x", "seed": seed, "env_steps": 50 * episodes,
+                      "episode_success": np.where(inside, 0.5 * seed, 1.0)})
+        for seed in range(2)
+    )  # fmt: skip
+    short = rows[(rows["env_steps"] <= 140 * 50)].assign(arm="short")
+    found = early_success(pd.concat([rows, short]).sample(frac=1, random_state=0))
+    assert found.to_dict() == {("x", 0): 0.0, ("x", 1): 0.5}
+
+
 def test_missing_cells_are_skipped_and_recorded(tmp_path):
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     gone = json.loads(plan.read_text())["entries"][-1]
@@ -228,7 +285,6 @@ def test_without_any_cell_the_tables_are_empty_but_there(tmp_path):
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     shutil.rmtree(tmp_path / "results/cells")
     assert len(summarise(plan, tmp_path)) == 8
-    assert sorted(p.name for p in plan.parent.iterdir()) == TABLES
     assert "arm" in read_table(plan.parent / "summary.csv")
     assert read_table(plan.parent / "seed_curves.parquet").empty
 

@@ -25,7 +25,7 @@ from hindsight.report import present
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
 from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
-from tests.report.conftest import FIGURES, TABLES, Project
+from tests.report.conftest import FIGURES, REPOSITORY, TABLES, Project
 
 
 class Tags(HTMLParser):
@@ -211,15 +211,9 @@ def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch
     assert "<em>p" not in page and "<i>y" not in page
 
 
-def test_the_scoreboard_is_short_and_ends_in_yes_or_no(project):
-    repository = Path(__file__).parents[2] / "REPLICATION.md"
-    text = repository.read_text(encoding="utf-8")
+def test_the_scoreboard_is_short(project):
+    text = (REPOSITORY / "REPLICATION.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 3500
-    assert "◐" not in text and "**partly**" not in text
-    assert "do its learning curves differ significantly from ours" in text
-    order = ["Scope", "Methods", "Results", "What was easy", "What was difficult",
-             "Contact with the authors", "Recommendations"]  # fmt: skip
-    assert re.findall("^## (.*)$", text, re.M)[: len(order)] == order
     assert "Coverage" not in project.appendix["0-produced"]  # without papers.json
 
 
