@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from hindsight.analysis import summarise as analysis
 from hindsight.io.checksums import sealed
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PAPERS_TASK, condition_name, load
 
 Array = NDArray[np.float64]
@@ -53,17 +54,7 @@ def specification(
     """A cell's specification; `overrides` maps dotted keys to values, e.g. {"environment.prey":
     "repel"}.
     """
-    spec: dict[str, Any] = {
-        "environment": {
-            "id": "PredatorPrey-v0", "n_dims": 3, "grid_size": 10.0, "interception_distance": 1.0,
-            "max_steps": 20, "prey": "static", "spawn": "random", "fidelity": "released",
-        },
-        "algorithm": {"name": "ppo", "hidden": [64, 64], "learning_rate": 3e-4, "n_steps": N_STEPS},
-        "hindsight": None,
-        "seeds": seeds,
-        "steps": steps,
-        "early_end": 1.3,
-    }  # fmt: skip
+    spec = CellSpec(seeds=seeds, steps=steps).model_dump(mode="json")
     for key, value in (overrides or {}).items():
         *parents, last = key.split(".")
         place = spec
@@ -134,7 +125,6 @@ def write_cell(
     extra: ExtraFunction | None = None,
     switch_step: Callable[[int], int | None] | None = None,
     every: int = N_STEPS,
-    runs_per_axis: int | None = None,
 ) -> Path:
     """Write a results file of `seeds` runs and `iterations` rollouts of `every` steps each.
 
@@ -181,7 +171,7 @@ def write_cell(
         "device": "cpu",
         "precision": "float32",
         "clock": "cpu",
-        "runs_per_axis": runs_per_axis or seeds,
+        "runs_per_axis": seeds,
         "seconds": float(table["cpu_seconds"].max()),
         "runs": runs,
     }
@@ -273,7 +263,6 @@ def tables_of(root: Path, name: str, **settings: Any) -> dict[str, pd.DataFrame]
 def write_experiment(
     root: Path,
     name: str,
-    source: str = "laptop",
     *,
     arms: Sequence[str] | None = None,
     fidelities: Sequence[str] = ("released", "described"),
@@ -286,7 +275,7 @@ def write_experiment(
 ) -> Path:
     """Write the cells of an experiment under `root` and its plan; return the plan's path.
 
-    Cells go to root/results/cells, the plan to root/results/tables/<source>/<name>/plan.json; paths
+    Cells go to root/results/cells, the plan to root/results/tables/laptop/<name>/plan.json; paths
     in the plan are relative to `root`. `curve_of(arm, level, spawn, prey)` replaces the default
     learning curves; `more_of(arm, level, spawn, prey)` gives other arguments of `write_cell`. PPO's
     cells are shared by the fidelities, as in the real plans. Levels are those of config.yaml, if
@@ -329,13 +318,13 @@ def write_experiment(
         "experiment": name,
         "title": name.replace("_", " "),
         "figures": name,
-        "source": source,
+        "source": "laptop",
         "preset": {"hidden": [64, 64], "seeds": seeds, "steps": iterations * N_STEPS},
         "arms": list(arms),
         "vary": list(levels[0]),
         "entries": entries,
     }
-    path = root / "results" / "tables" / source / name / "plan.json"
+    path = root / "results/tables/laptop" / name / "plan.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plan, indent=1))
     return path

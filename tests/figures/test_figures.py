@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,14 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from numpy.typing import NDArray
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -22,16 +28,51 @@ from hindsight.analysis import statistics
 from hindsight.cli import app
 from hindsight.envs.episodes import Episode, load_episodes
 from hindsight.figures import draw, environment, names, specs, style
+from hindsight.figures.draw import figure_of
 from hindsight.figures.specs import FIGURES, measures, of_any
 from hindsight.figures.tables import Tables
 from hindsight.specs.config import AUTHORS
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 from tests import configuration
 from tests.analysis import synthetic
-from tests.figures.reading import drawn, labels, line_of, picture, texts
 
 PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
 ROOT = Path(__file__).parents[2]
+
+
+@cache
+def picture(name: str, tables: Path) -> tuple[Figure, NDArray[np.float64]]:
+    """A figure of results/tables/<preset>, and its pixels [row, column, colour], its lowest row
+    first; drawn once, at a third of its dots.
+    """
+    figure = figure_of(name, tables)
+    figure.set_dpi(50)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return figure, np.asarray(canvas.buffer_rgba())[::-1, :, :3].astype(float)
+
+
+def drawn(name: str, tables: Path) -> Figure:
+    """The figure."""
+    return picture(name, tables)[0]
+
+
+def texts(figure: Figure) -> str:
+    """All that stands in and above the panels, no-break spaces as spaces."""
+    inside = [text.get_text() for ax in figure.axes for text in ax.texts]
+    words = [*(text.get_text() for text in figure.texts), *inside]
+    return " ".join(words).replace("\u00a0", " ").replace("\n", " ")
+
+
+def labels(figure: Figure) -> list[str]:
+    """The legends' entries."""
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def line_of(ax: Axes, colour: str) -> Line2D:
+    """The line with most points of this colour."""
+    found = [line for line in ax.lines if line.get_color() == colour]
+    return max(found, key=lambda line: np.size(line.get_xdata()))
 
 
 def test_every_figure_shows_something_and_says_where_it_is_from(tables):
@@ -246,9 +287,8 @@ def test_the_authors_curves_stand_beside_ours(tables, tmp_path, monkeypatch):
 #: What an experiment of one's own may vary: its levels.
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "nothing": [{}],
-    "a number": [{"ent_coef": x} for x in (0.0, 0.01)],
     "a word": [{"failures": x} for x in ("random", "targeted")],
-    "two": [{"ent_coef": x, "n_steps": n} for x in (0.0, 0.01) for n in (512, 2048)],
+    "two numbers": [{"ent_coef": x, "n_steps": n} for x in (0.0, 0.01) for n in (512, 2048)],
 }
 OF_TASKS = [("", "a task of a rather long name"), ("", "Another")]
 
@@ -266,10 +306,8 @@ def _own(root: Path, levels: list[dict[str, Any]], conditions: Any) -> Path:
 
 @pytest.mark.parametrize(
     ("grid", "conditions"),
-    [("nothing", OF_TASKS), ("a number", synthetic.CONDITIONS[:2]), ("a word", OF_TASKS),
-     ("two", synthetic.CONDITIONS[:2])],
-    ids=GRIDS,
-)  # fmt: skip
+    [("nothing", OF_TASKS), ("a word", OF_TASKS), ("two numbers", synthetic.CONDITIONS[:2])],
+)
 def test_any_experiment_has_figures(grid, conditions, tmp_path):
     tables, levels = _own(tmp_path, GRIDS[grid], conditions), GRIDS[grid]
     own = specs.names_for("mine", ["described"])

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -113,3 +115,24 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
     LOG.write_text("")
     os.utime(claims, (1, 1))
     assert not shows(project)
+
+
+#: A pipeline that a script starts in the background, where SIGINT is ignored.
+BACKGROUND = """
+import signal, sys, threading, os
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from hindsight.pipeline.project import Project
+from hindsight.pipeline.replicate import _supervise
+from hindsight.specs.config import load
+project = Project.of(load(Path(sys.argv[1]), {"preset": "smoke"}))
+threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+status, stopped_by = _supervise([sys.executable, "-c", "import time; time.sleep(100)"], project)
+assert (status, stopped_by) == (-signal.SIGINT, signal.SIGTERM), (status, stopped_by)
+"""
+
+
+def test_in_the_background_it_can_be_stopped(tmp_path):
+    command = [sys.executable, "-c", BACKGROUND, str(CONFIG)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
