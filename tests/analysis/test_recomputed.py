@@ -32,15 +32,6 @@ def verdict_of(verdicts, fidelity):
     return lambda claim: verdicts[claim, fidelity]
 
 
-def on_coarsest(curves: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The same read where the one that is read least often is."""
-    spacing = max(curve.index[0] for curve in curves.values())
-    return {
-        arm: curve.reindex(np.arange(spacing, curve.index[-1] + 1, spacing), method="ffill")
-        for arm, curve in curves.items()
-    }
-
-
 def test_times_to_learn_to_the_step(cells, tables, fidelity):
     summary = read_table(tables / "algorithms" / "summary.csv")
     rows = summary[summary["fidelity"] == fidelity].set_index(["arm", "condition"])
@@ -90,7 +81,11 @@ def test_who_has_the_highest_return(cells, verdict_of, fidelity):
         if own == fidelity:
             by_condition.setdefault(condition, {})[arm] = curve
     for arms in by_condition.values():
-        top = {arm: maximum(curve) for arm, curve in on_coarsest(arms).items()}
+        spacing = max(curve.index[0] for curve in arms.values())
+        top = {}
+        for arm, curve in arms.items():  # read where the one that is read least often is
+            grid = np.arange(spacing, curve.index[-1] + 1, spacing)
+            top[arm] = maximum(curve.reindex(grid, method="ffill"))
         lead = top["PPO-HER"] - max(x for arm, x in top.items() if arm != "PPO-HER")
         alone += lead >= 0.02 - EPSILON
         equal += abs(lead) < 0.02 - EPSILON

@@ -26,6 +26,7 @@ from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, r
 from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
 from tests.report.conftest import FIGURES, REPOSITORY, TABLES, Project
+from tests.test_links import links, places
 
 
 class Tags(HTMLParser):
@@ -51,7 +52,7 @@ class Tags(HTMLParser):
 def test_html_loads_nothing_and_its_links_lead_somewhere(project):
     tags = Tags(project.html)
     assert not tags.open
-    page = project.root / "figures/laptop"
+    page = project.root / FIGURES
     ids = {attributes["id"] for _, attributes in tags.found if "id" in attributes}
     for tag, attributes in tags.found:
         assert tag not in ("script", "iframe", "object", "embed")
@@ -71,15 +72,13 @@ def test_html_loads_nothing_and_its_links_lead_somewhere(project):
 def test_every_image_is_embedded_whole_and_described(project):
     every = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
     hero, film, *images = every
-    assert str(hero["alt"]).startswith(f"{HERO}: ") and str(film["src"]).startswith(
-        "data:image/gif"
-    )
-    drawn = {path.stem for path in (project.root / "figures/laptop").glob("*.png")}
+    assert str(hero["alt"]).startswith(f"{HERO}: ")
+    assert str(film["src"]).startswith("data:image/gif")
+    drawn = {path.stem for path in (project.root / FIGURES).glob("*.png")}
     shown_ones = {str(image["alt"]).split(":")[0] for image in images}
     # Of what was drawn under both fidelities the page holds one, and leads to the other.
     twins = {name for name in drawn if f"{name}_described" in drawn}
     assert twins and shown_ones == drawn - {f"{name}_described" for name in twins}
-    assert len(images) == len(shown_ones)
     for name in drawn:
         assert f'href="{name}.png"' in project.html
     for image in images:
@@ -88,7 +87,7 @@ def test_every_image_is_embedded_whole_and_described(project):
         name = str(image["alt"]).split(":")[0]
         with (
             Image.open(io.BytesIO(base64.b64decode(data))) as shown,
-            Image.open(project.root / f"figures/laptop/{name}.png") as whole,
+            Image.open(project.root / FIGURES / f"{name}.png") as whole,
         ):
             assert (str(shown.width), str(shown.height)) == (image["width"], image["height"])
             wanted, found = (np.asarray(x.convert("RGB"), float) for x in (whole, shown))
@@ -110,26 +109,21 @@ def test_every_verdict_is_on_the_page_in_words_and_with_its_mark(project):
 
 
 def test_every_link_of_the_scoreboard_leads_somewhere(project):
-    pages = [project.root / "REPLICATION.md", *(project.root / "results/appendix").glob("*.md")]
+    """Also from another folder."""
+    other = FIGURES / "REPLICATION.md"
+    with contextlib.chdir(project.root):
+        build(TABLES, FIGURES, other.with_name("again.html"), other, other.with_name("appendix"))
+    pages = [project.root / "REPLICATION.md", project.root / other]
+    pages += [*project.root.glob("results/appendix/*.md"), *pages[1].parent.glob("appendix/*.md")]
     for page in pages:
-        links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
-        assert links, page
-        for link in links:
+        found = links(page.read_text(encoding="utf-8"))
+        assert found, page
+        for link in found:
             assert not link.startswith(("/", "http"))
             path, _, place = link.partition("#")
             target = page.parent / path
             assert target.exists(), link
-            headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.M) if place else []
-            places = [re.sub(r"[^\w -]", "", x.lower()).replace(" ", "-") for x in headings]
-            assert place == "" or place in places, link
-
-
-def test_scoreboard_in_another_folder_links_from_there(project):
-    page = FIGURES / "REPLICATION.md"
-    with contextlib.chdir(project.root):
-        build(TABLES, FIGURES, page.with_name("again.html"), page, page.with_name("appendix"))
-        links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
-        assert links and all((page.parent / link).exists() for link in links)
+            assert not place or place in places(target.read_text(encoding="utf-8")), link
 
 
 def test_production_and_what_is_missing_are_told_on_both_pages(project):
@@ -140,16 +134,23 @@ def test_production_and_what_is_missing_are_told_on_both_pages(project):
             assert fact in page
         assert f"1 cell is missing of algorithms: {name}." in page
     assert f"- `{project.missing}`" in project.markdown and "20\u00a0480" in project.html
+    assert "Coverage" not in project.appendix["0-produced"]  # without papers.json
 
 
-def test_a_figure_left_of_an_experiment_without_results_is_not_shown(project, tmp_path):
+def test_what_is_left_of_experiments_without_results_is_not_shown(project, tmp_path):
+    """A figure; and the page of an experiment that is no more is removed."""
     copy = Project(shutil.copytree(project.root, tmp_path / "copy"))
     name = "meher_fig6_described"
     assert f"{name}.png" in project.everything and (copy.root / FIGURES / f"{name}.png").exists()
     summary = copy.root / TABLES / "stop_her/summary.csv"
     summary.write_text(summary.read_text().splitlines()[0] + "\n")
+    (copy.root / "results/appendix/gone.md").write_text("left of an older plan")
     copy.build()
     assert f"{name}.png" not in copy.everything and "meher_fig3.png" in copy.everything
+    assert set(copy.appendix) == {
+        "0-claims", "0-produced", "environment", "algorithms", "learning_rate",
+        "s_ratio", "stop_her",
+    }  # fmt: skip
 
 
 def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_both_pages(
@@ -211,20 +212,9 @@ def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch
     assert "<em>p" not in page and "<i>y" not in page
 
 
-def test_the_scoreboard_is_short(project):
+def test_the_scoreboard_is_short():
     text = (REPOSITORY / "REPLICATION.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 3500
-    assert "Coverage" not in project.appendix["0-produced"]  # without papers.json
-
-
-def test_pages_of_experiments_that_are_no_more_are_removed(project):
-    assert set(project.appendix) == {
-        "0-claims", "0-produced", "environment", "algorithms", "learning_rate",
-        "s_ratio", "stop_her",
-    }  # fmt: skip
-    (project.root / "results/appendix/gone.md").write_text("left of an older plan")
-    project.build()
-    assert "gone" not in project.appendix and "s_ratio" in project.appendix
 
 
 def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeypatch):
