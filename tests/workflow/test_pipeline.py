@@ -1,22 +1,22 @@
 """The smoke preset end to end, in a copy of the project: what is made, and what is made again."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from hindsight.analysis.cells import load_cell
-from hindsight.io.checksums import ABOUT, sealed
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
 from hindsight.training.cell import train_cell
 from tests import commands
+from tests.analysis.test_cells import rewrite
 from tests.configuration import PARTS, copy_project, environment_of
 from tests.curves import curves
 
@@ -92,6 +92,16 @@ def asked(project, monkeypatch):
     return asked_of(project)
 
 
+@contextlib.contextmanager
+def hidden(path):
+    """Without a file for a while."""
+    elsewhere = path.rename(path.with_suffix(".hidden"))
+    try:
+        yield
+    finally:
+        elsewhere.rename(path)
+
+
 def test_it_ends_with_the_verdicts_and_where_the_files_are(project, asked):
     told = (project / "told.txt").read_text()
     claims = ("P1 released", "P8 described", "M1 released")
@@ -142,15 +152,10 @@ def test_a_missing_cell_is_retrained_to_the_same_numbers(project, asked):
 def test_one_figure_makes_what_it_needs_and_nothing_else(project, asked):
     figure = next(name for name, of in asked.figures.items() if of == "grid_size")
     (project / asked.folder / f"{figure}.png").unlink()
-    gone = asked.plan.cells_of("s_ratio")[0]
-    curves = project / "results/cells" / f"{asked.files[gone]}.parquet"
-    hidden = curves.rename(curves.with_suffix(".hidden"))
-    try:
+    with hidden(project / asked.curves(asked.plan.cells_of("s_ratio")[0])):
         assert planned(project, f"{asked.folder}/{figure}.png") == {"figures": 1}
         ran = snakemake(project, "--cores", "1", f"{asked.folder}/{figure}.png", *SMOKE)
         assert ran.returncode == 0, ran.stdout
-    finally:
-        hidden.rename(curves)
 
 
 def test_reading_the_snakefile_writes_nothing_and_the_graph_has_few_boxes(project, tmp_path):
@@ -188,7 +193,10 @@ def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     if killed == "draw":
         os.utime(copy / asked.tables / "grid_size/.snakemake_timestamp")  # Snakemake's, of a folder
     else:
-        _take_longer(copy / asked.cells_of("grid_size")[0])
+        # Its runs took longer, as after another training.
+        cell = copy / asked.cells_of("grid_size")[0]
+        rows = pd.read_parquet(cell)
+        rewrite(cell, rows.assign(cpu_seconds=rows["cpu_seconds"] + np.float32(1000)))
     (tmp_path / "sitecustomize.py").write_text(
         f"import os, sys\nif {killed!r} in sys.orig_argv: os.kill(os.getpid(), 9)\n"
     )
@@ -201,16 +209,6 @@ def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     assert "report" in jobs(told)
 
 
-def _take_longer(curves):
-    """Let a cell say that its runs took longer, as after another training."""
-    table = pq.read_table(curves)
-    seconds = pa.array(table["cpu_seconds"].to_numpy() + 1000, pa.float32())
-    place = table.column_names.index("cpu_seconds")
-    said = table.schema.metadata[ABOUT].decode()
-    table = table.set_column(place, "cpu_seconds", seconds).replace_schema_metadata()
-    pq.write_table(sealed(table, said), curves)
-
-
 def edited(path, old, new):
     text = path.read_text(encoding="utf-8")
     assert old in text
@@ -219,15 +217,11 @@ def edited(path, old, new):
 
 @pytest.fixture
 def source(project):
-    """The copy's sources and configuration, put back afterwards."""
-    kept = project.parent / "kept"
-    shutil.copytree(project / "src", kept / "src")
-    shutil.copy(project / "config.yaml", kept / "config.yaml")
+    """The copy's sources, put back afterwards."""
+    kept = shutil.copytree(project / "src", project.parent / "kept")
     yield project / "src" / "hindsight"
     shutil.rmtree(project / "src")
-    shutil.move(kept / "src", project / "src")
-    shutil.move(kept / "config.yaml", project / "config.yaml")
-    shutil.rmtree(kept)
+    shutil.move(kept, project / "src")
 
 
 def test_a_comment_is_no_change_and_a_changed_figure_trains_nothing(project, source):
@@ -253,13 +247,9 @@ def test_a_changed_algorithm_is_noticed(project, source, asked):
 
 def test_cached_results_are_shown_without_training(project, asked):
     """With a cell gone it is left out."""
-    curves = project / asked.curves(asked.plan.cells_of("grid_size")[-1])
-    hidden = curves.rename(curves.with_suffix(".hidden"))
-    try:
+    with hidden(project / asked.curves(asked.plan.cells_of("grid_size")[-1])):
         redone = jobs(snakemake(project, "--dry-run", *SMOKE, "results=cached").stdout)
         assert "train" not in redone and redone["tables"] == 1
-    finally:
-        hidden.rename(curves)
 
 
 def test_a_damaged_cell_is_named_and_set_aside(project, asked):
