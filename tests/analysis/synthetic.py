@@ -73,45 +73,31 @@ def constant(success: float) -> CurveFunction:
     return lambda seed, env_steps: np.full(env_steps.shape, success)
 
 
-def _run_columns(
+def _run(
     seed: int, success: Array, env_steps: Array, early_end: float, seconds_per_step: float
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """A run's training columns and its metadata, cut at `early_end` x its first perfect step."""
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A run's training rows and its metadata, cut at `early_end` x its first perfect step."""
     budget = env_steps[-1]
     perfect = np.flatnonzero(success >= 1.0)
     perfect_step = int(env_steps[perfect[0]]) if perfect.size else None
     limit = np.inf if perfect_step is None else early_end * perfect_step
     keep = min(int(np.searchsorted(env_steps, limit)) + 1, len(env_steps))
     success, env_steps = success[:keep], env_steps[:keep]
-    log_std = -1.2 * success
-    columns: dict[str, Array] = {name: np.full(keep, 0.1) for name in TRAIN_ONLY}
-    columns |= {
-        "seed": np.full(keep, seed), "iteration": np.arange(1, keep + 1), "env_steps": env_steps,
+    rows = pd.DataFrame({
+        "seed": seed, "iteration": np.arange(1, keep + 1), "env_steps": env_steps,
         "wall_seconds": 1.5 * seconds_per_step * env_steps,
         "cpu_seconds": seconds_per_step * env_steps,
         "episodes": np.maximum(100.0, env_steps // 20),
         "return_mean": 2.0 * success - 1.0, "success_rate": success,
         # no two runs are the same
-        "episode_length": 21.0 - 13.0 * success - 1e-5 * seed, "log_std": log_std,
-        "policy_entropy": 3.0 * (0.5 * np.log(2.0 * np.pi * np.e) + log_std),
-        "updates": np.full(keep, 320.0),
-    }  # fmt: skip
+        "episode_length": 21.0 - 13.0 * success - 1e-5 * seed,
+    } | dict.fromkeys(TRAIN_ONLY, 0.1))  # fmt: skip
+    log_std = -1.2 * success
+    entropy = 3.0 * (0.5 * np.log(2.0 * np.pi * np.e) + log_std)
+    rows = rows.assign(log_std=log_std, policy_entropy=entropy, updates=320.0)
     end = int(env_steps[-1])
     ended = "early" if end < budget else "budget"
-    run = {"seed": seed, "perfect_step": perfect_step, "end_step": end, "ended": ended}
-    return columns, run
-
-
-def _evaluation_columns(columns: dict[str, Array], every: int) -> dict[str, Array]:
-    """The rows of every `every`-th rollout and of the last one, without what only training has."""
-    iteration = columns["iteration"]
-    kept = (iteration % every == 0) | (iteration == iteration[-1])
-    return _without({name: values[kept] for name, values in columns.items()}, TRAIN_ONLY)
-
-
-def _without(columns: dict[str, Array], absent: Sequence[str]) -> dict[str, Array]:
-    """The same rows with no value in some columns."""
-    return {n: np.full(v.shape, np.nan) if n in absent else v for n, v in columns.items()}
+    return rows, {"seed": seed, "perfect_step": perfect_step, "end_step": end, "ended": ended}
 
 
 def write_cell(
@@ -139,29 +125,25 @@ def write_cell(
     curve_fn = curve_fn or constant(0.5)
     spec = specification(spec_overrides, seeds, iterations * every)
     grid = np.arange(1, iterations + 1, dtype=np.float64) * every
-    train, runs = [], []
+    train, tests, runs = [], [], []
     for seed in range(seeds):
         success = np.clip(np.asarray(curve_fn(seed, grid), dtype=np.float64), 0.0, 1.0)
-        columns, run = _run_columns(seed, success, grid, spec["early_end"], seconds_per_step)
+        rows, run = _run(seed, success, grid, spec["early_end"], seconds_per_step)
         if extra is not None:
-            columns |= extra(seed, columns["env_steps"])
+            rows = rows.assign(**extra(seed, rows["env_steps"].to_numpy()))
         if switch_step is not None:
             run["switch_step"] = switch_step(seed)
-        train.append(columns)
+        tested = (rows["iteration"] % evaluate_every == 0) | (rows["iteration"] == len(rows))
+        tests.append(rows[tested].assign(phase="evaluation", **dict.fromkeys(TRAIN_ONLY, np.nan)))
+        only = rows.columns.intersection(EVALUATION_ONLY)
+        train.append(rows.assign(phase="train", **dict.fromkeys(only, np.nan)))
         runs.append(run)
-    evaluations = [_evaluation_columns(columns, evaluate_every) for columns in train]
-    train = [_without(columns, EVALUATION_ONLY) for columns in train]
     # Phases in alphabetical order, seeds and steps ascending: the order of a results file.
-    parts = [*evaluations, *train]
-    phases = ["evaluation"] * len(evaluations) + ["train"] * len(train)
-    lengths = [len(part["seed"]) for part in parts]
-    table: dict[str, Any] = {"phase": pa.array(np.repeat(phases, lengths).tolist())}
-    absent = () if spec["algorithm"]["name"] == "ppo" else PPO_ALONE
-    for name in parts[0]:
-        if name in absent:
-            continue
-        values = np.concatenate([part[name] for part in parts])
-        table[name] = values.astype(INTEGERS.get(name, "float32"))
+    table = pd.concat([*tests, *train])
+    if spec["algorithm"]["name"] != "ppo":
+        table = table.drop(columns=list(PPO_ALONE))
+    numbers = table.columns.drop("phase")
+    table = table.astype({name: INTEGERS.get(name, "float32") for name in numbers})
     metadata = {
         "spec": spec,
         "spec_hash": hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:10],
@@ -176,7 +158,8 @@ def write_cell(
         "runs": runs,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(sealed(pa.table(table), json.dumps(metadata)), path)
+    rows = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata()
+    pq.write_table(sealed(rows, json.dumps(metadata)), path)
     return path
 
 

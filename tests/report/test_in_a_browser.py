@@ -51,7 +51,7 @@ def framed(html: str, tmp_path: Path, size: tuple[int, int], question: str) -> A
     return probed(outer, tmp_path, found)
 
 
-@pytest.mark.parametrize("size", [(1600, 900), (360, 844)])
+@pytest.mark.parametrize("size", [(1400, 900), (390, 844)])
 def test_the_first_screen_holds_the_answer_and_nothing_is_wider(project, tmp_path, size):
     question = """
       await page.querySelector("#answer img").decode();
@@ -59,14 +59,18 @@ def test_the_first_screen_holds_the_answer_and_nothing_is_wider(project, tmp_pat
       const box = (x) => x.getBoundingClientRect().toJSON();
       const boxes = shown.map((x) => [x.tagName, x.textContent, box(x)]);
       for (const d of page.querySelectorAll("details")) d.open = true;
-      return [boxes, page.documentElement.clientWidth, page.documentElement.scrollWidth];"""
-    found, shown, needed = framed(project.html, tmp_path, size, question)
+      const widths = () => [page.documentElement.clientWidth, page.documentElement.scrollWidth];
+      const wide = widths();
+      document.getElementById("in").style.width = "360px";
+      return [boxes, wide, widths()];"""
+    found, *widths = framed(project.html, tmp_path, size, question)
     assert [name for name, *_ in found] == ["LI"] * 5 + ["IMG"]
     assert found[0][1].startswith("Yes")
     for name, _, box in found:
         assert box["top"] >= 0 and box["bottom"] <= size[1] and box["right"] <= size[0], (name, box)
         assert box["width"] > 300 and box["height"] > 30, (name, box)
-    assert needed <= shown <= size[0]
+    for (shown, needed), wide in zip(widths, (size[0], 360), strict=True):
+        assert needed <= shown <= wide
 
 
 def test_the_page_s_policy_lets_no_script_run(project, tmp_path):
