@@ -167,7 +167,6 @@ def test_why_it_works(findings, tested):
     runs = {arm: tested[arm, "", "random repel"] for arm, *_ in tested}
     hers = runs["PPO-HER"]
     end = 500_000
-
     resting = tested["PPO-HER", "", "random static"]
     for run in (*hers.values(), *resting.values(), *runs["weighted"].values()):
         share, advantage, z = (run.train[f"relabelled_{name}"] for name in (
