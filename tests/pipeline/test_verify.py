@@ -75,8 +75,7 @@ def test_a_rule_that_changes_a_little_is_seen(section, keys, one_that_holds):
     assert compare(name, changed(spec, section, **keys)).verdict == "OTHER"
 
 
-@pytest.mark.parametrize("keys", [{"learning_rate": 3.3e-4}, {"batch_size": 255}])
-def test_a_small_change_is_seen_off_policy(keys):
+def test_a_small_change_is_seen_off_policy():
     """In a cell with more than a thousand updates in its first iteration."""
     name = next(
         name
@@ -84,8 +83,8 @@ def test_a_small_change_is_seen_off_policy(keys):
         if name.startswith("apart-random-n3-G10-r1/sac-her-final-k2-described-lr0.0003-64x64")
         and spec.algorithm.log_interval == 1500
     )
-    spec = CELLS[name]
-    assert compare(name, changed(spec, "algorithm", **keys)).verdict == "OTHER"
+    faster = changed(CELLS[name], "algorithm", learning_rate=3.3e-4)
+    assert compare(name, faster).verdict == "OTHER"
 
 
 def test_cells_that_do_not_hold_are_named():
