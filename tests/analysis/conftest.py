@@ -1,5 +1,6 @@
 """The published results, their verdicts and the page of findings, for tests that recompute them."""
 
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from hindsight.claims import evaluate
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
+from tests.analysis.published import Cells
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,6 +16,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def plan():
     return Plan.of(load(ROOT / "config.yaml", {"results": "published"}))
+
+
+@pytest.fixture(scope="session")
+def cells(plan):
+    """The published cells of an experiment."""
+    return cache(partial(Cells, plan))
 
 
 @pytest.fixture(scope="session")

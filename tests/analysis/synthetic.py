@@ -2,7 +2,8 @@
 experiments.
 
 `write_cell` writes one results file from a function of the training step; `write_experiment` writes
-the cells and the plan of an experiment, by default with learning curves that look like the papers'.
+the cells and the plan of an experiment, by default with learning curves that look like the papers';
+`second_paper` those of the second paper's experiments and of the open questions.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hindsight.analysis import summarise as analysis
 from hindsight.io.checksums import sealed
+from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PAPERS_TASK, condition_name, load
 
 Array = NDArray[np.float64]
@@ -41,10 +44,8 @@ PPO_ALONE = tuple(name for name in TRAIN_ONLY if name not in ("policy_entropy", 
 EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
-#: Experiments of the first paper that `write_experiment` knows learning curves for.
-FIRST_PAPER = (
-    "algorithms", "learning_rate", "agent_size", "grid_size", "dimensions", "her_strategy"
-)  # fmt: skip
+#: Arms in which hindsight is switched off.
+SWITCHED = ("PPO-HER-2-PPO", "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)")
 
 
 def specification(
@@ -53,17 +54,7 @@ def specification(
     """A cell's specification; `overrides` maps dotted keys to values, e.g. {"environment.prey":
     "repel"}.
     """
-    spec: dict[str, Any] = {
-        "environment": {
-            "id": "PredatorPrey-v0", "n_dims": 3, "grid_size": 10.0, "interception_distance": 1.0,
-            "max_steps": 20, "prey": "static", "spawn": "random", "fidelity": "released",
-        },
-        "algorithm": {"name": "ppo", "hidden": [64, 64], "learning_rate": 3e-4, "n_steps": N_STEPS},
-        "hindsight": None,
-        "seeds": seeds,
-        "steps": steps,
-        "early_end": 1.3,
-    }  # fmt: skip
+    spec = CellSpec(seeds=seeds, steps=steps).model_dump(mode="json")
     for key, value in (overrides or {}).items():
         *parents, last = key.split(".")
         place = spec
@@ -82,45 +73,31 @@ def constant(success: float) -> CurveFunction:
     return lambda seed, env_steps: np.full(env_steps.shape, success)
 
 
-def _run_columns(
+def _run(
     seed: int, success: Array, env_steps: Array, early_end: float, seconds_per_step: float
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """A run's training columns and its metadata, cut at `early_end` x its first perfect step."""
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A run's training rows and its metadata, cut at `early_end` x its first perfect step."""
     budget = env_steps[-1]
     perfect = np.flatnonzero(success >= 1.0)
     perfect_step = int(env_steps[perfect[0]]) if perfect.size else None
     limit = np.inf if perfect_step is None else early_end * perfect_step
     keep = min(int(np.searchsorted(env_steps, limit)) + 1, len(env_steps))
     success, env_steps = success[:keep], env_steps[:keep]
-    log_std = -1.2 * success
-    columns: dict[str, Array] = {name: np.full(keep, 0.1) for name in TRAIN_ONLY}
-    columns |= {
-        "seed": np.full(keep, seed), "iteration": np.arange(1, keep + 1), "env_steps": env_steps,
+    rows = pd.DataFrame({
+        "seed": seed, "iteration": np.arange(1, keep + 1), "env_steps": env_steps,
         "wall_seconds": 1.5 * seconds_per_step * env_steps,
         "cpu_seconds": seconds_per_step * env_steps,
         "episodes": np.maximum(100.0, env_steps // 20),
         "return_mean": 2.0 * success - 1.0, "success_rate": success,
         # no two runs are the same
-        "episode_length": 21.0 - 13.0 * success - 1e-5 * seed, "log_std": log_std,
-        "policy_entropy": 3.0 * (0.5 * np.log(2.0 * np.pi * np.e) + log_std),
-        "updates": np.full(keep, 320.0),
-    }  # fmt: skip
+        "episode_length": 21.0 - 13.0 * success - 1e-5 * seed,
+    } | dict.fromkeys(TRAIN_ONLY, 0.1))  # fmt: skip
+    log_std = -1.2 * success
+    entropy = 3.0 * (0.5 * np.log(2.0 * np.pi * np.e) + log_std)
+    rows = rows.assign(log_std=log_std, policy_entropy=entropy, updates=320.0)
     end = int(env_steps[-1])
     ended = "early" if end < budget else "budget"
-    run = {"seed": seed, "perfect_step": perfect_step, "end_step": end, "ended": ended}
-    return columns, run
-
-
-def _evaluation_columns(columns: dict[str, Array], every: int) -> dict[str, Array]:
-    """The rows of every `every`-th rollout and of the last one, without what only training has."""
-    iteration = columns["iteration"]
-    kept = (iteration % every == 0) | (iteration == iteration[-1])
-    return _without({name: values[kept] for name, values in columns.items()}, TRAIN_ONLY)
-
-
-def _without(columns: dict[str, Array], absent: Sequence[str]) -> dict[str, Array]:
-    """The same rows with no value in some columns."""
-    return {n: np.full(v.shape, np.nan) if n in absent else v for n, v in columns.items()}
+    return rows, {"seed": seed, "perfect_step": perfect_step, "end_step": end, "ended": ended}
 
 
 def write_cell(
@@ -134,7 +111,6 @@ def write_cell(
     extra: ExtraFunction | None = None,
     switch_step: Callable[[int], int | None] | None = None,
     every: int = N_STEPS,
-    runs_per_axis: int | None = None,
 ) -> Path:
     """Write a results file of `seeds` runs and `iterations` rollouts of `every` steps each.
 
@@ -149,29 +125,25 @@ def write_cell(
     curve_fn = curve_fn or constant(0.5)
     spec = specification(spec_overrides, seeds, iterations * every)
     grid = np.arange(1, iterations + 1, dtype=np.float64) * every
-    train, runs = [], []
+    train, tests, runs = [], [], []
     for seed in range(seeds):
         success = np.clip(np.asarray(curve_fn(seed, grid), dtype=np.float64), 0.0, 1.0)
-        columns, run = _run_columns(seed, success, grid, spec["early_end"], seconds_per_step)
+        rows, run = _run(seed, success, grid, spec["early_end"], seconds_per_step)
         if extra is not None:
-            columns |= extra(seed, columns["env_steps"])
+            rows = rows.assign(**extra(seed, rows["env_steps"].to_numpy()))
         if switch_step is not None:
             run["switch_step"] = switch_step(seed)
-        train.append(columns)
+        tested = (rows["iteration"] % evaluate_every == 0) | (rows["iteration"] == len(rows))
+        tests.append(rows[tested].assign(phase="evaluation", **dict.fromkeys(TRAIN_ONLY, np.nan)))
+        only = rows.columns.intersection(EVALUATION_ONLY)
+        train.append(rows.assign(phase="train", **dict.fromkeys(only, np.nan)))
         runs.append(run)
-    evaluations = [_evaluation_columns(columns, evaluate_every) for columns in train]
-    train = [_without(columns, EVALUATION_ONLY) for columns in train]
     # Phases in alphabetical order, seeds and steps ascending: the order of a results file.
-    parts = [*evaluations, *train]
-    phases = ["evaluation"] * len(evaluations) + ["train"] * len(train)
-    lengths = [len(part["seed"]) for part in parts]
-    table: dict[str, Any] = {"phase": pa.array(np.repeat(phases, lengths).tolist())}
-    absent = () if spec["algorithm"]["name"] == "ppo" else PPO_ALONE
-    for name in parts[0]:
-        if name in absent:
-            continue
-        values = np.concatenate([part[name] for part in parts])
-        table[name] = values.astype(INTEGERS.get(name, "float32"))
+    table = pd.concat([*tests, *train])
+    if spec["algorithm"]["name"] != "ppo":
+        table = table.drop(columns=list(PPO_ALONE))
+    numbers = table.columns.drop("phase")
+    table = table.astype({name: INTEGERS.get(name, "float32") for name in numbers})
     metadata = {
         "spec": spec,
         "spec_hash": hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:10],
@@ -181,12 +153,13 @@ def write_cell(
         "device": "cpu",
         "precision": "float32",
         "clock": "cpu",
-        "runs_per_axis": runs_per_axis or seeds,
+        "runs_per_axis": seeds,
         "seconds": float(table["cpu_seconds"].max()),
         "runs": runs,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(sealed(pa.table(table), json.dumps(metadata)), path)
+    rows = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata()
+    pq.write_table(sealed(rows, json.dumps(metadata)), path)
     return path
 
 
@@ -255,10 +228,24 @@ def summarise(plan: Path, root: Path) -> list[dict[str, Any]]:
         return analysis.summarise(plan, plan.parent)
 
 
+def summarised(root: Path, name: str, **settings: Any) -> Path:
+    """The folder of an experiment's tables; all its cells are written."""
+    plan = write_experiment(root, name, **settings)
+    assert summarise(plan, root) == []
+    return plan.parent
+
+
+def tables_of(root: Path, name: str, **settings: Any) -> dict[str, pd.DataFrame]:
+    """Its tables by file; of two seeds in one condition as released, unless it is said."""
+    small = {"fidelities": ("released",), "conditions": CONDITIONS[:1], "seeds": 2}
+    folder = summarised(root, name, **(small | settings))
+    paths = [path for path in folder.iterdir() if path.suffix in (".csv", ".parquet")]
+    return {path.name: analysis.read_table(path) for path in paths}
+
+
 def write_experiment(
     root: Path,
     name: str,
-    source: str = "laptop",
     *,
     arms: Sequence[str] | None = None,
     fidelities: Sequence[str] = ("released", "described"),
@@ -271,7 +258,7 @@ def write_experiment(
 ) -> Path:
     """Write the cells of an experiment under `root` and its plan; return the plan's path.
 
-    Cells go to root/results/cells, the plan to root/results/tables/<source>/<name>/plan.json; paths
+    Cells go to root/results/cells, the plan to root/results/tables/laptop/<name>/plan.json; paths
     in the plan are relative to `root`. `curve_of(arm, level, spawn, prey)` replaces the default
     learning curves; `more_of(arm, level, spawn, prey)` gives other arguments of `write_cell`. PPO's
     cells are shared by the fidelities, as in the real plans. Levels are those of config.yaml, if
@@ -314,13 +301,71 @@ def write_experiment(
         "experiment": name,
         "title": name.replace("_", " "),
         "figures": name,
-        "source": source,
+        "source": "laptop",
         "preset": {"hidden": [64, 64], "seeds": seeds, "steps": iterations * N_STEPS},
         "arms": list(arms),
         "vary": list(levels[0]),
         "entries": entries,
     }
-    path = root / "results" / "tables" / source / name / "plan.json"
+    path = root / "results/tables/laptop" / name / "plan.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plan, indent=1))
     return path
+
+
+def second_paper(
+    root: Path, name: str, levels: Sequence[dict[str, Any]] | None = None, **settings: Any
+) -> Path:
+    """Write an experiment with the arms of config.yaml and what the second paper records besides:
+    cost, importance weights, entropies; return the folder of its tables.
+
+    Under `released` the targeted runs are those of MEHER, as in the real plans (which have no
+    near_far there).
+    """
+    if name == "sac_grid":  # fewer levels than in config.yaml
+        levels = [level for level in levels_of(name)
+                  if level["k"] in (1, 4) and level["strategy"] != "episode"
+                  and level["learning_rate"] > 3e-5]  # fmt: skip
+    settings = {"seeds": 5, "iterations": 16} | settings
+    grid = N_STEPS * np.arange(1.0, settings["iterations"] + 1)
+
+    def more(arm: str, level: dict[str, Any], spawn: str, prey: str) -> dict[str, Any]:
+        def success(seed: int, steps: Array) -> Array:
+            return success_of(arm, level, spawn, prey, seed, steps / grid[-1])
+
+        def switch(seed: int) -> int | None:
+            above = grid[success(seed, grid) >= level.get("until_success", 0.5)]
+            return int(above[0]) if above.size and arm in SWITCHED else None
+
+        def extra(seed: int, steps: Array) -> dict[str, Array]:
+            hindsight = np.full(steps.shape, arm != "PPO") & (steps <= (switch(seed) or np.inf))
+            return _second_papers_columns(level, success(seed, steps), hindsight)
+
+        overrides = {"hindsight": {"until_success": 0.5}} if arm in SWITCHED else {}
+        return {"extra": extra, "switch_step": switch, "spec_overrides": overrides}
+
+    path = write_experiment(root, name, arms=arms_of(name), levels=levels, more_of=more, **settings)
+    plan = json.loads(path.read_text())
+    for entry in plan["entries"]:
+        if entry["arm"] == "targeted MEHER" and entry["fidelity"] == "released":
+            entry["cell"] = entry["cell"].replace("cells/targeted-", "cells/s_ratio-")
+            if name != "near_far":
+                entry["cell"] = entry["cell"].replace("/targeted meher-", "/meher-")
+    path.write_text(json.dumps(plan))
+    summarise(path, root)
+    return path.parent
+
+
+def _second_papers_columns(
+    level: dict[str, Any], success: Array, hindsight: NDArray[np.bool_]
+) -> dict[str, Array]:
+    seconds = 2.0 * np.cumsum(np.where(hindsight, 2.2, 1.0))
+    weight = {"squashed": 30.0, "annealed": 400.0}.get(level.get("exploration", ""), 4.0)
+    share = level.get("s_ratio", 0.5) * success
+    return {
+        "hindsight": hindsight.astype(float), "updates": np.where(hindsight, 640.0, 320.0),
+        "cpu_seconds": seconds, "wall_seconds": seconds,
+        "hindsight_log_ratio_max": np.where(hindsight, weight * np.exp(0.5 * success), -np.inf),
+        "reward_entropy": 0.2 + share * (1.3 - share), "action_entropy": 3.2 - 1.1 * success,
+        "observation_entropy": 4.2 - 0.4 * success,
+    }  # fmt: skip

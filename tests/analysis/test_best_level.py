@@ -16,14 +16,8 @@ from hindsight.analysis.best_level import Scores, best_of, resampled_medians, sc
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import Reduced, reduce_cell
 from hindsight.analysis.summarise import read_table
-from tests.analysis.synthetic import (
-    CONDITIONS,
-    N_STEPS,
-    CurveFunction,
-    summarise,
-    write_cell,
-    write_experiment,
-)
+from tests.analysis import synthetic
+from tests.analysis.synthetic import CONDITIONS, N_STEPS, CurveFunction, write_cell
 
 NAN = float("nan")
 S = (0.0, 0.3, 0.5, 0.7, 1.0)
@@ -41,16 +35,15 @@ def noisy(level: float, seed_noise: float = 0.1) -> CurveFunction:
     return curve
 
 
-def tables_of(root: Path, **kwargs: Any) -> dict[str, pd.DataFrame]:
-    settings = {
-        "arms": ("MEHER",), "levels": [{"s_ratio": s} for s in S], "iterations": 30,
-        "fidelities": ("released",), "conditions": CONDITIONS[:2],
-        "curve_of": lambda arm, level, spawn, prey: noisy(level["s_ratio"]),
-    }  # fmt: skip
-    plan = write_experiment(root, "s_ratio", **(settings | kwargs))
-    assert summarise(plan, root) == []
-    names = ("m_c.csv", "best_level.csv", "summary.csv")
-    return {name: read_table(plan.parent / name) for name in names}
+#: An experiment of MEHER at each S.
+MEHER = {
+    "arms": ("MEHER",), "levels": [{"s_ratio": s} for s in S], "conditions": CONDITIONS[:2],
+    "curve_of": lambda arm, level, spawn, prey: noisy(level["s_ratio"]),
+}  # fmt: skip
+
+
+def tables_of(root: Path, **settings: Any) -> dict[str, pd.DataFrame]:
+    return synthetic.tables_of(root, "s_ratio", **(MEHER | settings))
 
 
 @given(
@@ -115,14 +108,12 @@ def test_few_seeds_carry_no_interval_but_five_conditions_do(tmp_path):
 
 
 def test_a_condition_that_lacks_a_level_is_not_in_the_mean(tmp_path):
-    plan = write_experiment(
-        tmp_path, "s_ratio", arms=("MEHER",), levels=[{"s_ratio": s} for s in S], seeds=2,
-        fidelities=("released",), conditions=CONDITIONS[:2], iterations=30,
-        curve_of=lambda arm, level, spawn, prey: noisy(level["s_ratio"]),
-    )  # fmt: skip
+    plan = synthetic.write_experiment(
+        tmp_path, "s_ratio", fidelities=("released",), seeds=2, **MEHER
+    )
     gone = next((tmp_path / "results/cells/s_ratio-random-random").glob("*-0.5.parquet"))
     gone.unlink()
-    summarise(plan, tmp_path)
+    synthetic.summarise(plan, tmp_path)
     best = read_table(plan.parent / "best_level.csv")
     assert best["n_conditions"].tolist() == [1, 1, 1]
     assert best["n_levels"].tolist() == [5, 5, 4]
@@ -130,25 +121,22 @@ def test_a_condition_that_lacks_a_level_is_not_in_the_mean(tmp_path):
 
 
 def test_where_nothing_is_learned_no_level_is_best(tmp_path):
-    def never(seed: int, env_steps: np.ndarray) -> np.ndarray:
-        return np.zeros(env_steps.shape)
-
-    tables = tables_of(tmp_path, seeds=5, curve_of=lambda *_: never)
+    tables = tables_of(tmp_path, seeds=5, curve_of=lambda *_: synthetic.constant(0.0))
     assert (tables["m_c.csv"]["m_c"] == 0.0).all()
     best = tables["best_level.csv"]
     assert best[["best_level", "low", "high"]].isna().all().all()
 
 
 @pytest.mark.parametrize(
-    ("vary", "levels"),
+    "levels",
     [
-        ("s_ratio", [{"s_ratio": 0.5, "k": k} for k in (1, 2)]),
-        ("exploration", [{"exploration": name} for name in ("gaussian", "annealed")]),
-        ("nothing", [{}]),
+        [{"s_ratio": 0.5, "k": k} for k in (1, 2)],
+        [{"exploration": name} for name in ("gaussian", "annealed")],
+        [{}],
     ],
 )
-def test_only_one_number_that_varies_is_scored(tmp_path, vary, levels):
-    tables = tables_of(tmp_path, seeds=2, levels=levels, curve_of=lambda *_: noisy(0.5))
+def test_only_one_number_that_varies_is_scored(tmp_path, levels):
+    tables = tables_of(tmp_path, levels=levels, curve_of=lambda *_: noisy(0.5))
     assert tables["m_c.csv"].empty and tables["best_level.csv"].empty
 
 

@@ -1,4 +1,6 @@
-"""Results files: what is whole is read, and what is not is refused with the file's name."""
+"""Results files: what is whole, and of the cell that is asked for, is read, and what is not is
+refused with the file's name.
+"""
 
 import json
 from pathlib import Path
@@ -13,7 +15,9 @@ import pytest
 from hindsight.analysis.cells import COLUMNS, OPTIONAL, ResultError, load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checksums import ABOUT, about, sealed
-from tests.analysis.synthetic import N_STEPS, write_cell
+from hindsight.report.provenance import collect
+from hindsight.specs.cell import hash_of
+from tests.analysis.synthetic import N_STEPS, specification, write_cell
 
 
 def rewrite(path: Path, rows: pd.DataFrame | None = None, **metadata: Any) -> Path:
@@ -51,18 +55,13 @@ def test_a_whole_file_is_read_in_order(path):
     assert order.equals(order.sort_values(["seed", "env_steps"]))
 
 
-def test_columns_that_older_files_lack_are_there_without_values(path):
-    cell = load_cell(path)
-    for rows in (pd.DataFrame(cell.training), pd.DataFrame(cell.tests)):
-        assert rows[list(OPTIONAL)].isna().all().all()
-
-
-def test_columns_of_newer_files_are_kept(path):
+def test_columns_of_newer_files_are_kept_and_those_that_older_lack_have_no_values(path):
     rows = pq.read_table(path).to_pandas()
     rows["hindsight"] = np.where(rows["phase"] == "train", 1.0, np.nan).astype(np.float32)
     cell = load_cell(rewrite(path, rows))
     assert (pd.DataFrame(cell.training)["hindsight"] == 1.0).all()
-    assert pd.DataFrame(cell.training)["reward_entropy"].isna().all()
+    for rows in (pd.DataFrame(cell.training), pd.DataFrame(cell.tests)):
+        assert rows[list(OPTIONAL)].isna().all().all()
 
 
 def test_rows_may_come_in_any_order(path):
@@ -135,7 +134,7 @@ def test_a_file_without_metadata_or_checksum(path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        *(({key: None}, f"lacks {key}") for key in ("spec", "clock", "runs", "spec_hash")),
+        ({"clock": None, "spec_hash": None}, "lacks spec_hash, clock"),
         ({"clock": "sundial"}, "'sundial'"),
     ],
 )
@@ -154,9 +153,32 @@ def _twins(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def put(column, value, phase="evaluation"):
+    """Another value in the first row of a phase."""
+
+    def change(rows):
+        rows.loc[rows.index[rows["phase"] == phase][0], column] = value
+        return rows
+
+    return change
+
+
+def twice(phase):
+    """The first row of a phase, twice."""
+    return lambda rows: pd.concat([rows, rows[rows["phase"] == phase][:1]])
+
+
 @pytest.mark.parametrize(
     ("lie", "named", "says"),
     [
+        (put("return_mean", np.nan), "return_mean of evaluation is nan at step 10240 of seed 0", 0),
+        (put("return_mean", 1.2, "train"),
+         "of training is 1.2 at step 2048 of seed 0, which lies between -1 and 1", 0),
+        (put("success_rate", -0.1, "train"), "success_rate of training is -0.1 at step 2048", 0),
+        (put("episode_length", 22.5), "is 22.5 at step 10240 of seed 0, which lies between 1", 0),
+        (put("env_steps", 10**6), "of evaluation is at step 1000000, its budget is 40960", 0),
+        (twice("evaluation"), "seed 0 has two rows of evaluation at step 10240", 0),
+        (twice("train"), "seed 0 has two rows of training at step 2048", 0),
         # Seed 1 ends at step 40960: what the file says of its runs stays, or follows its rows.
         (lambda rows: rows[(rows.seed != 1) | (rows.phase != "train")], "3 seeds are specified", 0),
         (lambda rows: rows[(rows.seed != 1) | (rows.iteration < 15)],
@@ -192,14 +214,26 @@ def test_a_cell_that_was_paused_is_whole(path):
     assert cell.training["cpu_seconds"].max() < 1e3
 
 
+def test_nothing_is_told_before_an_episode_has_finished(path):
+    rows = pq.read_table(path).to_pandas()
+    first = (rows["phase"] == "train") & (rows["iteration"] == 1)
+    rows.loc[first, "episodes"] = 0
+    rows.loc[first, ["return_mean", "success_rate", "episode_length"]] = np.nan
+    assert np.isnan(load_cell(rewrite(path, rows)).training["return_mean"]).sum() == 3
+
+
 @pytest.mark.parametrize("which", [[1], [0, 1]])
 def test_a_diverged_run_fails_at_the_end_wherever_others_were_tested(tmp_path, which):
-    """Seed 0 ends early before seed 1 diverges; or both diverge before their first test."""
+    """Seed 0 ends early before seed 1 diverges; or both diverge before their first test.  The last
+    row of a run that diverged holds no return.
+    """
     path = tmp_path / "cell.parquet"
     write_cell(path, None, 2, lambda seed, steps: np.full(len(steps), 1.0 - 0.1 * seed), 20)
     rows, runs = pq.read_table(path).to_pandas(), about(path)["runs"]
     for run in (runs[seed] for seed in which):
         run |= {"end_step": min(run["end_step"], 7 * N_STEPS), "ended": "diverged"}
+        last = rows.seed.eq(run["seed"]) & rows.env_steps.eq(run["end_step"])
+        rows.loc[last & rows.phase.eq("train"), "return_mean"] = np.nan
     rows = rows[(rows.env_steps <= 7 * N_STEPS) & ((rows.phase == "train") | (which == [1]))]
     found = reduce_cell(load_cell(rewrite(path, rows, runs=runs))).runs
     ends = [0.0 if seed in which else 1.0 for seed in (0, 1)]
@@ -209,3 +243,45 @@ def test_a_diverged_run_fails_at_the_end_wherever_others_were_tested(tmp_path, w
 def test_a_run_that_ended_early_without_a_reason(path):
     runs = [run | {"perfect_step": None} for run in about(path)["runs"]]
     assert "seed 2 ended at step 4096 of 40960 (early)" in refused(rewrite(path, runs=runs))
+
+
+@pytest.mark.parametrize(
+    ("environment", "low"),
+    [({"id": "PointReach-v0", "max_steps": 50}, -50), ({"id": "BitFlipping-v0", "n_bits": 9}, -9)],
+)
+def test_the_returns_of_other_tasks_have_bounds_of_their_own(tmp_path, environment, low):
+    path = write_cell(tmp_path / "cell.parquet", {"environment": environment}, 2, iterations=5)
+    rows = pq.read_table(path).to_pandas()
+    length = (-low - 1e-3 * rows.seed).astype(np.float32)
+    rows = rows.assign(return_mean=np.float32(low), episode_length=length)
+    load_cell(rewrite(path, rows))
+    for beyond in (low - 1.0, 0.5):
+        changed = rewrite(path, put("return_mean", beyond)(rows.copy()))
+        assert f"which lies between {low} and 0" in refused(changed)
+
+
+def write_named(folder: Path, **overrides: Any) -> Path:
+    """A results file under the name of its cell, as the workflow writes it."""
+    spec = specification(overrides, 2, 5 * N_STEPS)
+    path = write_cell(folder / f"ppo-{hash_of(spec)}.parquet", overrides, 2, iterations=5)
+    return rewrite(path, spec_hash=hash_of(spec))
+
+
+def test_exchanged_files_are_refused_by_name(tmp_path):
+    one, other = write_named(tmp_path), write_named(tmp_path, **{"environment.prey": "repel"})
+    assert load_cell(one).metadata["spec"]["environment"]["prey"] == "static"
+    left, right = one.read_bytes(), other.read_bytes()
+    one.write_bytes(right)
+    other.write_bytes(left)
+    hashes = one.stem[-10:], other.stem[-10:]
+    for path, held in ((one, hashes[1]), (other, hashes[0])):
+        assert f"it holds another cell, {held} of the code" in refused(path)
+        with pytest.raises(ResultError, match="it holds another cell"):
+            collect([{"entries": [{"cell": str(path)}]}])
+
+
+def test_a_specification_that_was_changed_under_a_valid_seal_is_refused(tmp_path):
+    path = write_named(tmp_path)
+    spec = about(path)["spec"]
+    spec["environment"]["prey"] = "repel"
+    assert "it holds another cell" in refused(rewrite(path, spec=spec))

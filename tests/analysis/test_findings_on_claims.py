@@ -2,90 +2,17 @@
 the published cells and looked for in the text.
 """
 
-from collections.abc import Callable
-from functools import cache, partial
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
 
-from hindsight.specs.plan import Plan
+from tests.analysis.published import EPSILON, PLACE, Cells, learned, reached
 from tests.analysis.test_findings import all_there, chapter, percent, thousands
-from tests.analysis.test_recomputed import EPSILON, Run, learned, runs_in, time_to_learn
 
-ROOT = Path(__file__).parents[2]
-#: Index of a table: a cell's place in an experiment.
-PLACE = ["fidelity", "arm", "level", "condition"]
 FIDELITIES = ("released", "described")
 #: Both start at random, and the prey flees or keeps a direction.
 STALLED = ["random repel", "random random_direction"]
-
-
-class Cells:
-    """The runs of an experiment's cells, with their budgets, by place."""
-
-    def __init__(self, plan: Plan, experiment: str) -> None:
-        self.cells = {
-            (e["fidelity"], e["arm"], " ".join(map(str, e["level"].values())), e["condition"]): (
-                e["steps"],
-                runs_in(ROOT / e["cell"]),
-            )
-            for e in plan.document(experiment)["entries"]
-            if (ROOT / e["cell"]).exists()
-        }
-        self.found: dict[str, dict[tuple[str, ...], pd.DataFrame]] = {}
-
-    def each(self, value: Callable[[Run], Any]) -> pd.Series:
-        """A value of every run, by place and seed."""
-        found = pd.Series({
-            (*place, seed): value(run)
-            for place, (_, runs) in self.cells.items()
-            for seed, run in runs.items()
-        })  # fmt: skip
-        return found.rename_axis([*PLACE, "seed"]).sort_index()
-
-    def curves(self, column: str = "return_mean") -> dict[tuple[str, ...], pd.DataFrame]:
-        """A column over steps, one per seed, by place; after a run's end, its last value."""
-        if column in self.found:
-            return self.found[column]
-        found = self.found[column] = {}
-        for place, (budget, runs) in self.cells.items():
-            own = {seed: run.train.set_index("env_steps")[column] for seed, run in runs.items()}
-            wide = pd.DataFrame(own).astype(float)
-            spacing = np.diff(wide.index[-2:])[0]
-            more = np.arange(wide.index[-1] + spacing, budget + 1, spacing)
-            found[place] = wide.reindex([*wide.index, *more]).ffill()
-        return found
-
-    def steps(self) -> pd.Series:
-        """Median steps to a return of 0.8, by place."""
-        return self.each(lambda run: learned(run)[0]).groupby(PLACE).median()
-
-    def last_tests(self) -> pd.Series:
-        """Success without random actions at the end, of every run."""
-        return self.each(lambda run: float(run.tests["success_rate"].iloc[-1]))
-
-    def over_training(self) -> pd.Series:
-        """Mean training success of every run."""
-        found = {
-            (*place, seed): mean
-            for place, wide in self.curves("success_rate").items()
-            for seed, mean in wide.mean().items()
-        }
-        return pd.Series(found).rename_axis([*PLACE, "seed"]).sort_index()
-
-    def highest(self) -> pd.Series:
-        """Highest median return, by place."""
-        found = {place: wide.median(axis=1).max() for place, wide in self.curves().items()}
-        return pd.Series(found).rename_axis(PLACE).sort_index()
-
-
-@pytest.fixture(scope="module")
-def cells(plan):
-    return cache(partial(Cells, plan))
 
 
 def test_sac_that_stops_early(findings, cells, verdicts):
@@ -283,7 +210,7 @@ def test_mixing_in_failures(findings, cells, verdicts):
     ]
     words = verdicts["M1", "described"].measured.words
     assert (words["flat"], words["more"], words["m_c"]) == ("S = 0.2 to 0.6", "10 %", "0.5")
-    best_by_prey = scores(runs)["described"].unstack("level").idxmax(axis=1)
+    best_by_prey = runs.m_c()["described"].unstack("level").idxmax(axis=1)
     slow, quick = ("static", "random", "attract"), ("repel", "straight_away", "random_direction")
     for preys, span in ((slow, ("0.4", "0.7")), (quick, ("0.2", "0.4"))):
         own = sorted(best_by_prey[f"random {prey}"] for prey in preys)
@@ -320,14 +247,6 @@ def test_mixing_in_failures(findings, cells, verdicts):
     )  # fmt: skip
     text = chapter(findings, "Where does mixing in failures help?").replace("**", "")
     all_there(text, facts, settings)
-
-
-def scores(cells: Cells) -> pd.Series:
-    """M_c by fidelity, level and condition (MEHER section 4)."""
-    times = {place: time_to_learn(wide) for place, wide in cells.curves().items()}
-    steps = pd.Series(times).rename_axis(PLACE).droplevel("arm")
-    slowest = steps.groupby(["fidelity", "condition"]).transform("max")
-    return (cells.highest().droplevel("arm") + 1) / 2 * (1 - steps / slowest)
 
 
 def within(cells: Cells, others: Cells) -> pd.Series:
@@ -390,21 +309,15 @@ def test_goals_that_rarely_move(findings, cells):
     all_there(chapter(findings, "What if the goal rarely moves?"), facts, settings)
 
 
-def reached(run: Run) -> float:
-    """Steps until 90 % of a test's episodes succeed, as in docs/your-environment.md."""
-    met = run.tests.loc[run.tests["success_rate"] >= 0.9 - EPSILON, "env_steps"]
-    return float(met.iloc[0]) if len(met) else np.inf
-
-
 def test_robot_arms(findings, cells):
     runs = cells("fetch_off_policy")
-    first = runs.each(reached)["described"].droplevel("level")
+    first = runs.each(lambda run: reached(run, 0.9))["described"].droplevel("level")
     own = [first[arm, "FetchReach"].median() for arm in ("SAC-HER", "TD3-HER", "DDPG-HER")]
     push = first["SAC-HER (normalized)", "FetchPush"]
     (place,) = first["SAC-HER (normalized)", "FetchPickAndPlace"]
     others = first.drop("SAC-HER (normalized)").drop("FetchReach", level="condition")
     assert np.isinf(others).all() and np.isinf(first["SAC-HER (normalized)", "FetchSlide"]).all()
-    budgets = {place[1::2]: budget for place, (budget, _) in runs.cells.items()}
+    budgets = {place[1::2]: budget for place, budget in runs.budgets.items()}
     strategies = cells("fetch_strategies")
     tests = strategies.each(lambda run: float(run.tests["success_rate"].mean()))
     tests = tests.groupby("level").mean()
@@ -416,7 +329,7 @@ def test_robot_arms(findings, cells):
     assert count["released", "PPO-HER", "0.001"] == 0
     perfect = [
         run.tests["env_steps"][(run.tests["success_rate"] == 1)[::-1].cummin()].min()
-        for (_, arm, level, task), (_, seeds) in arms.cells.items()
+        for (_, arm, level, task), seeds in arms.runs.items()
         for run in seeds.values()
         if (arm, task) == ("PPO-HER", "FetchReach") and level in ("1e-05", "0.0001")
     ]

@@ -1,20 +1,12 @@
-"""The headlines, computed once more from the published cells: plain pandas, written from the
-papers' definitions (PPO-HER section 4, MEHER section 4) and not from the code.
-
-Returns lie in [-1, 1]; a run that ended keeps its last value; scaled: (return + 1) / 2; time to
-learn: where the median over seeds first has 0.95 of its own scaled maximum.  Files hold single
-precision, hence EPSILON.
-"""
+"""The headlines, computed once more from the published cells (tests/analysis/published.py)."""
 
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 
@@ -24,11 +16,9 @@ from hindsight.claims import CLAIMS
 from hindsight.claims.evidence import Measured
 from hindsight.claims.rules import RULES
 from hindsight.specs.config import AUTHORS
-from hindsight.specs.plan import Plan
+from tests.analysis.published import EPSILON, Cells, maximum, savings, time_to_learn
 
 ROOT = Path(__file__).parents[2]
-EPSILON = 1e-6
-Curves = dict[tuple[str, str, str, str], pd.DataFrame]  # fidelity, arm, level, condition
 
 
 @pytest.fixture(params=["released", "described"])
@@ -42,59 +32,10 @@ def verdict_of(verdicts, fidelity):
     return lambda claim: verdicts[claim, fidelity]
 
 
-CURVES: dict[str, Curves] = {}
-
-
-def curves_of(plan: Plan, experiment: str) -> Curves:
-    """Returns over steps, a column per seed, to the end of the budget, of every cell there is."""
-    if experiment in CURVES:
-        return CURVES[experiment]
-    found = CURVES.setdefault(experiment, {})
-    for entry in plan.document(experiment)["entries"]:
-        path = ROOT / entry["cell"]
-        if not path.exists():
-            continue
-        rows = pq.read_table(path, columns=["phase", "seed", "env_steps", "return_mean"])
-        rows = rows.to_pandas().query("phase == 'train'")
-        wide = rows.pivot(index="env_steps", columns="seed", values="return_mean").astype(float)
-        spacing = wide.index[-1] - wide.index[-2]
-        more = np.arange(wide.index[-1] + spacing, entry["steps"] + 1, spacing)
-        wide = wide.reindex([*wide.index, *more]).ffill()
-        level = str(next(iter(entry["level"].values()), ""))
-        found[entry["fidelity"], entry["arm"], level, entry["condition"]] = wide
-    return found
-
-
-def maximum(curve: pd.DataFrame) -> float:
-    return float(curve.median(axis=1).max())
-
-
-def time_to_learn(curve: pd.DataFrame) -> float:
-    scaled = (curve.median(axis=1) + 1) / 2
-    return float(scaled.index[scaled >= 0.95 * scaled.max() - EPSILON][0])
-
-
-def on_coarsest(curves: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The same read where the one that is read least often is."""
-    spacing = max(curve.index[0] for curve in curves.values())
-    return {
-        arm: curve.reindex(np.arange(spacing, curve.index[-1] + 1, spacing), method="ffill")
-        for arm, curve in curves.items()
-    }
-
-
-def by_condition(curves: Curves, fidelity: str) -> dict[str, dict[str, pd.DataFrame]]:
-    found: dict[str, dict[str, pd.DataFrame]] = {}
-    for (own, arm, _, condition), curve in curves.items():
-        if own == fidelity:
-            found.setdefault(condition, {})[arm] = curve
-    return found
-
-
-def test_times_to_learn_to_the_step(plan, tables, fidelity):
+def test_times_to_learn_to_the_step(cells, tables, fidelity):
     summary = read_table(tables / "algorithms" / "summary.csv")
     rows = summary[summary["fidelity"] == fidelity].set_index(["arm", "condition"])
-    for (own, arm, _, condition), curve in curves_of(plan, "algorithms").items():
+    for (own, arm, _, condition), curve in cells("algorithms").curves().items():
         if own == fidelity:
             row, top = rows.loc[(arm, condition)], maximum(curve)
             assert row["max_median_return"] == pytest.approx(top, abs=EPSILON)
@@ -102,78 +43,6 @@ def test_times_to_learn_to_the_step(plan, tables, fidelity):
                 assert row["time_to_learn_steps"] == time_to_learn(curve), (arm, condition)
             else:  # the median run never succeeds in half of its episodes
                 assert np.isnan(row["time_to_learn_steps"])
-
-
-class Run(NamedTuple):
-    """One run: its rows of training and of evaluation, by step, what its file says of it, and on
-    what it was timed.
-    """
-
-    train: pd.DataFrame
-    tests: pd.DataFrame
-    about: dict[str, Any]
-    timed_on: tuple[str, int]
-
-
-Place = tuple[str, str, str]  # arm, level, condition
-
-
-#: The columns that are read of a cell, here and in test_findings.
-COLUMNS = {
-    "phase", "seed", "env_steps", "return_mean", "success_rate", "episodes", "policy_entropy",
-    "updates", "cpu_seconds", "log_std", "log_std_before", "relabelled_advantage",
-    "relabelled_share", "relabelled_z_squared", "reward_entropy", "goal_moved",
-    "episode_success",
-}  # fmt: skip
-
-
-@cache
-def runs_in(path: Path) -> dict[int, Run]:
-    """The runs of a cell by seed."""
-    table = pq.read_table(path, columns=[n for n in pq.read_schema(path).names if n in COLUMNS])
-    about = json.loads(table.schema.metadata[b"hindsight"])
-    timed_on = about["machine"]["processor"], about["runs_per_axis"]
-    rows = table.to_pandas().sort_values(["seed", "env_steps"])
-    by_seed = {run["seed"]: run for run in about["runs"]}
-    return {
-        int(seed): Run(
-            own[own["phase"] == "train"], own[own["phase"] == "evaluation"], by_seed[seed], timed_on
-        )
-        for seed, own in rows.groupby("seed")
-    }
-
-
-def runs_of(plan: Plan, experiment: str, fidelity: str) -> dict[Place, dict[int, Run]]:
-    """By place, then seed, the runs of every cell there is."""
-    found: dict[Place, dict[int, Run]] = {}
-    for entry in plan.document(experiment)["entries"]:
-        path = ROOT / entry["cell"]
-        if entry["fidelity"] != fidelity or not path.exists():
-            continue
-        level = str(next(iter(entry["level"].values()), ""))
-        found[entry["arm"], level, entry["condition"]] = runs_in(path)
-    return found
-
-
-def learned(run: Run, clock: str = "env_steps") -> tuple[float, float]:
-    """Steps, or minutes, after which a run's training return is first 0.8 (infinite: never), and
-    those that it was trained for.
-    """
-    x = run.train[clock].to_numpy(float) / (1 if clock == "env_steps" else 60)
-    met = run.train["return_mean"].to_numpy(float) >= 0.8 - EPSILON
-    return (float(x[met][0]) if met.any() else np.inf), float(x[-1])
-
-
-def outcomes(plan: Plan, experiment: str, fidelity: str, clock: str = "env_steps") -> pd.DataFrame:
-    """Of each arm, level, condition and seed, when a run learns, when it was last seen, log2 of the
-    earlier of these, and how often its last test succeeds.
-    """
-    table = pd.DataFrame({
-        (*place, seed): [*learned(run, clock), run.tests["success_rate"].iloc[-1]]
-        for place, runs in runs_of(plan, experiment, fidelity).items()
-        for seed, run in runs.items()
-    }, index=["first", "last", "success"]).T.astype(float).sort_index()  # fmt: skip
-    return table.assign(log=np.log2(table[["first", "last"]].min(axis=1)))
 
 
 def listed(values: pd.Series) -> dict[str, list[float]]:
@@ -204,11 +73,19 @@ def agrees(measured: Measured, values: dict[str, list[float]]) -> None:
     assert measured.detectable == pytest.approx(2.8016 * over_seeds.std(), rel=0.1)
 
 
-def test_who_has_the_highest_return(plan, verdict_of, fidelity):
+def test_who_has_the_highest_return(cells, verdict_of, fidelity):
     """P1."""
     alone, equal = 0, 0
-    for arms in by_condition(curves_of(plan, "algorithms"), fidelity).values():
-        top = {arm: maximum(curve) for arm, curve in on_coarsest(arms).items()}
+    by_condition: dict[str, dict[str, pd.DataFrame]] = {}
+    for (own, arm, _, condition), curve in cells("algorithms").curves().items():
+        if own == fidelity:
+            by_condition.setdefault(condition, {})[arm] = curve
+    for arms in by_condition.values():
+        spacing = max(curve.index[0] for curve in arms.values())
+        top = {}
+        for arm, curve in arms.items():  # read where the one that is read least often is
+            grid = np.arange(spacing, curve.index[-1] + 1, spacing)
+            top[arm] = maximum(curve.reindex(grid, method="ffill"))
         lead = top["PPO-HER"] - max(x for arm, x in top.items() if arm != "PPO-HER")
         alone += lead >= 0.02 - EPSILON
         equal += abs(lead) < 0.02 - EPSILON
@@ -223,9 +100,9 @@ def test_who_has_the_highest_return(plan, verdict_of, fidelity):
     [("P2a", "env_steps", ["PPO"]), ("P2b", "env_steps", ["SAC-HER"]),
      ("P3a", "cpu_seconds", ["SAC", "SAC-HER"]), ("P3b", "cpu_seconds", ["PPO"])],
 )  # fmt: skip
-def test_who_learns_first(plan, verdict_of, fidelity, claim, clock, rivals):
+def test_who_learns_first(cells, verdict_of, fidelity, claim, clock, rivals):
     """P2, P3: medians; a rival that stopped before leaves the condition open."""
-    runs = outcomes(plan, "algorithms", fidelity, clock).droplevel(1)
+    runs = cells("algorithms").outcomes(fidelity, clock).droplevel(1)
     medians = runs["first"].groupby(level=[1, 0]).median()
     last_seen = runs[["first", "last"]].min(axis=1).groupby(level=[1, 0]).median()
     count = {"first": 0, "later": 0, "open": 0}
@@ -250,9 +127,9 @@ def test_who_learns_first(plan, verdict_of, fidelity, claim, clock, rivals):
     assert verdict_of(claim).verdict == ("yes" if is_first else "no")
 
 
-def test_which_conditions_are_solved(plan, verdict_of, fidelity):
+def test_which_conditions_are_solved(cells, verdict_of, fidelity):
     """P4: by the last test."""
-    solved = outcomes(plan, "algorithms", fidelity)["success"] >= 0.95 - EPSILON
+    solved = cells("algorithms").outcomes(fidelity)["success"] >= 0.95 - EPSILON
     shares = solved.groupby(level=[0, 2]).mean().unstack(0)
     her, ppo = shares["PPO-HER"] >= 0.5, shares["PPO"] >= 0.5
     measured = verdict_of("P4").measured
@@ -260,9 +137,9 @@ def test_which_conditions_are_solved(plan, verdict_of, fidelity):
     assert measured.low <= measured.value <= measured.high
 
 
-def test_learning_rates(plan, verdict_of, fidelity):
+def test_learning_rates(cells, verdict_of, fidelity):
     """P5: how many runs learn; and best over worst where both arms learn at some rate."""
-    first = outcomes(plan, "learning_rate", fidelity)["first"]
+    first = cells("learning_rate").outcomes(fidelity)["first"]
     hits = np.isfinite(first).astype(float)
     gains = (hits["PPO-HER"] - hits["PPO"]).groupby(level=[1, 2]).mean()
     p5a, p5b = (verdict_of(claim).measured for claim in ("P5a", "P5b"))
@@ -271,7 +148,7 @@ def test_learning_rates(plan, verdict_of, fidelity):
     assert (p5a.words["her"], p5a.words["ppo"]) == (learns["PPO-HER"].sum(), learns["PPO"].sum())
     tops = pd.Series({
         (arm, condition, level): (maximum(curve) + 1) / 2
-        for (own, arm, level, condition), curve in curves_of(plan, "learning_rate").items()
+        for (own, arm, level, condition), curve in cells("learning_rate").curves().items()
         if own == fidelity
     }).groupby(level=[0, 1])  # fmt: skip
     best, least = tops.max().unstack(0), tops.min().unstack(0).clip(lower=0.005)
@@ -284,19 +161,19 @@ def test_learning_rates(plan, verdict_of, fidelity):
     assert p5b.words["ppo_worst"] == pytest.approx(worst["PPO"], abs=0.5)
 
 
-def test_how_well_it_holds_up(plan, verdict_of, fidelity):
+def test_how_well_it_holds_up(cells, verdict_of, fidelity):
     """P6: share of the easiest level's success that is kept, mean over the others."""
     sweeps = {"P6a": ("agent_size", -1), "P6b": ("grid_size", 1), "P6c": ("dimensions", 1)}
     for claim, (name, sign) in sweeps.items():
-        success = outcomes(plan, name, fidelity)["success"]
+        success = cells(name).outcomes(fidelity)["success"]
         generator, kept, draws = np.random.default_rng(7), {}, {}
         for arm in ("PPO", "PPO-HER"):
             order = sorted(success[arm].index.unique(0), key=lambda level: sign * float(level))
-            cells = [[own for _, own in success[arm, x].groupby(level=0)] for x in order]
-            mean = [np.mean([own.mean() for own in level]) for level in cells]
+            strata = [[own for _, own in success[arm, x].groupby(level=0)] for x in order]
+            mean = [np.mean([own.mean() for own in level]) for level in strata]
             kept[arm] = np.mean(mean[1:]) / mean[0]
             drawn = [np.mean([generator.choice(own, (4000, len(own))).mean(axis=1)
-                              for own in level], axis=0) for level in cells]  # fmt: skip
+                              for own in level], axis=0) for level in strata]  # fmt: skip
             draws[arm] = np.mean(drawn[1:], axis=0) / drawn[0]
         measured = verdict_of(claim).measured
         assert measured.value == pytest.approx(kept["PPO-HER"] - kept["PPO"], abs=5e-5)
@@ -314,14 +191,13 @@ def test_how_well_it_holds_up(plan, verdict_of, fidelity):
         assert verdict_of(claim).verdict == ("yes" if measured.low > 0 else "no")
 
 
-def test_which_robot_tasks_are_learned(plan, verdict_of, fidelity):
+def test_which_robot_tasks_are_learned(cells, verdict_of, fidelity):
     """P7: four runs of 200 000 steps at each weight decay."""
     enough: dict[str, int] = {}
     best: dict[str, float] = {}
-    steps = {(e["arm"], str(next(iter(e["level"].values()))), e["condition"]): e["steps"]
-             for e in plan.document("fetch")["entries"] if e["fidelity"] == fidelity}  # fmt: skip
-    for (arm, level, task), runs in runs_of(plan, "fetch", fidelity).items():
-        if arm == "PPO-HER" and steps[arm, level, task] >= 200_000:
+    for (arm, level, task), runs in cells("fetch").under(fidelity).items():
+        budget = cells("fetch").budgets[fidelity, arm, level, task]
+        if arm == "PPO-HER" and budget >= 200_000:
             enough[task] = enough.get(task, 0) + (len(runs) >= 4)
             tops = [
                 max(run.train.loc[run.train["episodes"] >= 100, "success_rate"].max(),
@@ -340,10 +216,10 @@ def test_which_robot_tasks_are_learned(plan, verdict_of, fidelity):
             assert (f"{task} {has} of 4" in verdict.why) == (has < 4)
 
 
-def test_what_entropy_does_where_return_is_lost(plan, verdict_of, fidelity):
+def test_what_entropy_does_where_return_is_lost(cells, verdict_of, fidelity):
     """P8: after the best, of runs that then lose 0.05, where at least five do."""
     found: dict[str, list[float]] = {}
-    for (arm, _, condition), runs in runs_of(plan, "algorithms", fidelity).items():
+    for (arm, _, condition), runs in cells("algorithms").under(fidelity).items():
         for run in runs.values() if arm == "PPO-HER" else ():
             returns = run.train["return_mean"].astype(float).reset_index(drop=True)
             smooth = returns.rolling(5, min_periods=1).mean()
@@ -356,14 +232,14 @@ def test_what_entropy_does_where_return_is_lost(plan, verdict_of, fidelity):
     assert verdict_of("P8").verdict == "no"
 
 
-def steps_by_s(plan: Plan, fidelity: str, experiment: str = "s_ratio") -> pd.DataFrame:
+def steps_by_s(cells: Cells, fidelity: str) -> pd.DataFrame:
     """log2 of steps to learn by condition and seed, a column per S."""
-    return outcomes(plan, experiment, fidelity)["log"].droplevel(0).unstack(0).rename(columns=float)
+    return cells.outcomes(fidelity)["log"].droplevel(0).unstack(0).rename(columns=float)
 
 
-def test_the_best_share_of_successes(plan, verdict_of, fidelity):
+def test_the_best_share_of_successes(cells, verdict_of, fidelity):
     """M1, M3; and the paper's M_c beside them."""
-    steps = steps_by_s(plan, fidelity)
+    steps = steps_by_s(cells("s_ratio"), fidelity)
     mean = steps.groupby(level=0).mean().mean()
     m1 = verdict_of("M1").measured
     assert m1.value == pytest.approx(mean.idxmin())
@@ -381,34 +257,20 @@ def test_the_best_share_of_successes(plan, verdict_of, fidelity):
     low, high = steps[[0.1, 0.2, 0.3, 0.4]], steps[[0.6, 0.7, 0.8, 0.9]]
     lean = low.mean(axis=1) - high.mean(axis=1)
     agrees(verdict_of("M3").measured, listed(lean))
-    cells: dict[str, dict[float, pd.DataFrame]] = {}
-    for (own, _, level, condition), curve in curves_of(plan, "s_ratio").items():
-        if own == fidelity:
-            cells.setdefault(condition, {})[float(level)] = curve
-    m_c = pd.DataFrame({
-        condition: {
-            s: (maximum(own) + 1) / 2 * (1 - time_to_learn(own) / max(map(time_to_learn,
-                                                                         levels.values())))
-            for s, own in levels.items()
-        }
-        for condition, levels in cells.items()
-    })  # fmt: skip
-    assert m1.words["m_c"] == f"{m_c.mean(axis=1).idxmax():g}"
+    m_c = cells("s_ratio").m_c()[fidelity].groupby("level").mean()
+    assert float(m1.words["m_c"]) == float(m_c.idxmax())
 
 
-def test_meher_at_its_best_beside_ppo_her(plan, verdict_of, fidelity):
+def test_meher_at_its_best_beside_ppo_her(cells, verdict_of, fidelity):
     """M2: S is chosen on the other half of the seeds; PPO-HER within MEHER's budget."""
-    steps = steps_by_s(plan, fidelity)
-    budgets = {
-        entry.condition: entry.spec.steps
-        for entry, _ in plan.experiments["s_ratio"]
-        if entry.fidelity == fidelity
-    }
+    steps = steps_by_s(cells("s_ratio"), fidelity)
+    budgets = {place[-1]: steps for place, steps in cells("s_ratio").budgets.items()
+               if place[0] == fidelity}  # fmt: skip
     assert fidelity == "described" or len(set(budgets.values())) > 1
     odd = steps.index.get_level_values(1) % 2 == 1
     best = {parity: steps[odd != bool(parity)].groupby(level=0).mean().mean().idxmin()
             for parity in (0, 1)}  # fmt: skip
-    her = outcomes(plan, "algorithms", fidelity).loc["PPO-HER", ""]
+    her = cells("algorithms").outcomes(fidelity).loc["PPO-HER", ""]
     cap = her.index.get_level_values(0).map(budgets)
     late = np.minimum(her["last"], cap)
     own = np.log2(her["first"].where(her["first"] <= cap, late))
@@ -419,32 +281,17 @@ def test_meher_at_its_best_beside_ppo_her(plan, verdict_of, fidelity):
     assert (counted.value, counted.behind) == ((means >= 0.0704).sum(), (means <= -0.0704).sum())
 
 
-def test_near_misses_beside_far_ones(plan, verdicts):
+def test_near_misses_beside_far_ones(cells, verdicts):
     """M4, which the authors' code cannot test: every S below 1."""
-    near, far = (steps_by_s(plan, "described", name) for name in ("targeted", "s_ratio"))
+    near, far = (steps_by_s(cells(name), "described") for name in ("targeted", "s_ratio"))
     gains = (far - near).drop(columns=1.0).mean(axis=1)
     agrees(verdicts["M4", "described"].measured, listed(gains))
     assert verdicts["M4", "released"].verdict == "not tested"
 
 
-def savings(stopped: Run, always: Run) -> tuple[float, float, float]:
-    """Shares saved over the same steps: updates, updates after the switch, time after it."""
-    pair = stopped, always
-    switch = stopped.about["switch_step"]
-    last = min(run.train["env_steps"].max() for run in pair)
-    updates = [run.train.set_index("env_steps")["updates"] for run in pair]
-    whole, after = (
-        [own[(own.index > since) & (own.index <= last)].sum() for own in updates]
-        for since in (0, switch)
-    )
-    clocks = [run.train.set_index("env_steps")["cpu_seconds"] for run in pair]
-    took = [clock[last] - clock[switch] for clock in clocks]
-    return 1 - whole[0] / whole[1], 1 - after[0] / after[1], 1 - took[0] / took[1]
-
-
-def test_what_switching_off_saves(plan, verdict_of, fidelity):
+def test_what_switching_off_saves(cells, verdict_of, fidelity):
     """M5: after the switch, over the same steps; before it, both arms take the same time."""
-    found = runs_of(plan, "stop_her", fidelity)
+    found = cells("stop_her").under(fidelity)
     saved, quicker, cost = (dict[str, list[float]]() for _ in range(3))
     for condition in dict.fromkeys(place[2] for place in found):
         always, stopped = (found[arm, "", condition] for arm in ("PPO-HER", "PPO-HER-2-PPO"))
@@ -467,15 +314,16 @@ def test_what_switching_off_saves(plan, verdict_of, fidelity):
     agrees(verdict_of("M5a").measured, cost)
 
 
-def test_the_authors_curves_beside_ours(plan, tables):
+def test_the_authors_curves_beside_ours(cells, tables):
     """Returns at five steps, from our cells; tests by Monte Carlo, where the exact count all."""
     rows = read_table(tables / "algorithms" / "seed_curves.parquet")
     found = compare(ROOT / AUTHORS, rows, "64x64").set_index(["condition", "arm", "network"])
-    ours = curves_of(plan, "algorithms")
+    ours = cells("algorithms").curves()
     theirs: dict[tuple[str, str, str], list[Any]] = {}
     for key, curve in json.loads((ROOT / AUTHORS).read_text()).items():
         prey, spawn, arm, network, _ = key.split("|")
         theirs.setdefault((f"{spawn} {prey}", arm, network), []).append(curve)
+    assert len(theirs) == 6
     for place, runs in theirs.items():
         row = found.loc[place]
         assert row["theirs"] == len(runs)

@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ from hindsight.analysis.best_level import scaled_curves
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.analysis.summarise import _summary_row, read_table
+from hindsight.figures.tables import early_success
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import train_cell
 from tests.analysis.synthetic import (
@@ -21,14 +21,10 @@ from tests.analysis.synthetic import (
     CurveFunction,
     constant,
     summarise,
+    tables_of,
     write_experiment,
 )
 
-TABLES = [
-    "aggregate.csv", "best_level.csv", "evaluations.parquet", "m_c.csv", "plan.json", "record.json",
-    "runs.parquet", "seed_curves.parquet", "sensitivity.csv",
-    "summary.csv", "tests.csv",
-]  # fmt: skip
 TWO = CONDITIONS[:2]
 
 
@@ -41,27 +37,25 @@ def steps_at(*when: int, low: float = 0.0, high: float = 1.0) -> CurveFunction:
     return curve
 
 
-def tables_of(plan: Path, root: Path) -> dict[str, pd.DataFrame]:
-    assert summarise(plan, root) == []
-    paths = [p for p in plan.parent.iterdir() if p.suffix in (".csv", ".parquet")]
-    return {path.name: read_table(path) for path in paths}
-
-
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
-    """Of 20 iterations, PPO solves from 10, 10, 14, 18, 18 or never, PPO-HER from 3, 4, 5, 6, 7."""
+    """Of 20 iterations, PPO solves from 10, 10, 14, 18, 18 or never, PPO-HER from 3, 4, 5, 6, 7.
+    SAC-HER has four seeds and 20 rows of 512 steps, and succeeds in 0.9 from step 4096 on.
+    """
 
     def curve_of(arm: str, level: object, spawn: str, prey: str) -> CurveFunction:
+        if arm == "SAC-HER":
+            return lambda seed, env_steps: np.where(env_steps < 4096, 0.0, 0.9)
         if arm == "PPO" and prey == "random":
             return constant(0.0)
         return steps_at(10, 10, 14, 18, 18) if arm == "PPO" else steps_at(3, 4, 5, 6, 7)
 
-    root = tmp_path_factory.mktemp("known")
-    plan = write_experiment(
-        root, "algorithms", seeds=5, iterations=20, conditions=TWO, curve_of=curve_of,
-        fidelities=("released",),
+    sac = {"spec_overrides": {"algorithm.name": "sac"}, "seeds": 4, "every": 512}
+    return tables_of(
+        tmp_path_factory.mktemp("known"), "algorithms", arms=("PPO", "PPO-HER", "SAC-HER"), seeds=5,
+        iterations=20, conditions=TWO, curve_of=curve_of,
+        more_of=lambda arm, *_: sac if arm == "SAC-HER" else {},
     )  # fmt: skip
-    return tables_of(plan, root)
 
 
 def one(table: pd.DataFrame, **where: object) -> pd.Series:
@@ -86,9 +80,10 @@ def test_seed_curves_end_where_the_run_ends(known):
 
 
 def test_tests_of_known_curves(known):
-    table = known["tests.csv"]
+    table = known["tests.csv"].query("baseline == 'PPO' and arm == 'PPO-HER'")
     row = one(table, prey="random", metric="auc")
-    assert (row["baseline"], row["arm"]) == ("PPO", "PPO-HER")
+    # The two have as many steps, and are compared over all of them.
+    assert (row["steps"], row["n_seeds"]) == (20 * N_STEPS, 5)
     differences = np.array([18, 17, 16, 15, 14]) / 20
     assert row["mean_difference"] == pytest.approx(differences.mean())
     assert row["low"] < row["mean_difference"] < row["high"]
@@ -105,6 +100,19 @@ def test_tests_of_known_curves(known):
     assert final["probability_of_improvement"] == 0.5
 
 
+def test_pairs_are_compared_within_the_steps_that_both_had(known):
+    """Five rollouts of PPO-HER's and four of its seeds, of which three solve by then."""
+    table = known["tests.csv"].query("baseline == 'PPO-HER' and arm == 'SAC-HER'")
+    row = one(table, prey="static", metric="auc")
+    assert (row["steps"], row["n_seeds"]) == (20 * 512, 4)
+    # Of the five rollouts' ends in common, SAC-HER is at 0.9 in four, PPO-HER at 1 in 3, 2, 1, 0.
+    assert row["mean_difference"] == pytest.approx(0.9 * 4 / 5 - 6 / 4 / 5)
+    final = one(table, prey="static", metric="final_return")
+    assert final["mean_difference"] == pytest.approx(0.8 - 0.5)
+    # Of PPO-HER's five runs; none of SAC-HER's.
+    assert (row["solved_baseline"], row["solved_arm"]) == (0.6, 0.0)
+
+
 def test_what_newer_files_record_reaches_the_tables(tmp_path):
     def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
         iteration = env_steps / N_STEPS
@@ -112,18 +120,16 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path):
         ratio = np.where(iteration > 1, 10.0 * seed + iteration, -np.inf)
         return {
             "hindsight_log_ratio_max": ratio, "critic_loss": iteration / 10,
-            "reward_entropy": iteration / 100, "action_entropy": iteration,
-            "observation_entropy": 2.0 * iteration,
+            "reward_entropy": iteration / 100,
         }  # fmt: skip
 
-    plan = write_experiment(
-        tmp_path, "algorithms", seeds=2, iterations=4, conditions=TWO[:1], arms=("PPO-HER",),
-        fidelities=("released",), curve_of=lambda *_: constant(0.5),
+    tables = tables_of(
+        tmp_path, "algorithms", iterations=4, arms=("PPO-HER",),
+        curve_of=lambda *_: constant(0.5),
         more_of=lambda *_: {
             "extra": extra, "switch_step": [6144, None].__getitem__, "evaluate_every": 2,
         },
     )  # fmt: skip
-    tables = tables_of(plan, tmp_path)
     runs = tables["runs.parquet"]
     np.testing.assert_array_equal(runs["switch_step"], [6144.0, np.nan])
     np.testing.assert_array_equal(runs["hindsight_log_ratio_max"], [4.0, 14.0])
@@ -133,18 +139,15 @@ def test_what_newer_files_record_reaches_the_tables(tmp_path):
     np.testing.assert_allclose(curves["critic_loss"], [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
     evaluations = tables["evaluations.parquet"].query("seed == 0")
     np.testing.assert_allclose(evaluations["reward_entropy"], [0.02, 0.04], rtol=1e-6)
-    np.testing.assert_allclose(evaluations["observation_entropy"], [4.0, 8.0])
 
 
 def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path):
     def spiked(seed: int, env_steps: np.ndarray) -> np.ndarray:
         return np.where(env_steps == 301 * N_STEPS, 0.9, 0.3)
 
-    plan = write_experiment(
-        tmp_path, "algorithms", seeds=2, iterations=600, conditions=TWO[:1], arms=("PPO",),
-        fidelities=("released",), curve_of=lambda *_: spiked,
-    )  # fmt: skip
-    tables = tables_of(plan, tmp_path)
+    tables = tables_of(
+        tmp_path, "algorithms", iterations=600, arms=("PPO",), curve_of=lambda *_: spiked
+    )
     row = tables["summary.csv"].iloc[0]
     assert row["time_to_learn_steps"] == 301 * N_STEPS
     assert row[["mean_low", "iqm_high"]].isna().all()  # two seeds carry no interval
@@ -154,25 +157,84 @@ def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path):
 
 
 def test_all_seeds_of_a_shared_cell_count_in_each_experiment(tmp_path):
-    plan = write_experiment(
-        tmp_path, "algorithms", seeds=4, iterations=20, conditions=TWO[:1], arms=("PPO",),
-        fidelities=("released",), curve_of=lambda *_: steps_at(2, 10, 18, 99),
-    )  # fmt: skip
+    own = {"seeds": 4, "iterations": 20, "arms": ("PPO",), "conditions": TWO[:1],
+           "fidelities": ("released",), "curve_of": lambda *_: steps_at(2, 10, 18, 99)}  # fmt: skip
+    plan = write_experiment(tmp_path, "algorithms", **own)
     document = json.loads(plan.read_text())
-
-    def ask(seeds: int) -> None:
-        document["entries"][0]["seeds"] = seeds
-        plan.write_text(json.dumps(document))
-
-    ask(2)
-    tables = tables_of(plan, tmp_path)
+    document["entries"][0]["seeds"] = 2
+    plan.write_text(json.dumps(document))
+    assert summarise(plan, tmp_path) == []
     for name in ("runs.parquet", "seed_curves.parquet", "evaluations.parquet"):
-        assert set(tables[name]["seed"]) == {0, 1, 2, 3}
-    row = tables["summary.csv"].iloc[0]
+        assert set(read_table(plan.parent / name)["seed"]) == {0, 1, 2, 3}
+    row = read_table(plan.parent / "summary.csv").iloc[0]
     assert (row["n_seeds"], row["solved_share"]) == (4, 0.75)
-    ask(5)
+    document["entries"][0]["seeds"] = 5
+    plan.write_text(json.dumps(document))
     with pytest.raises(ResultError, match="asks for 5 seeds, it has 4"):
         summarise(plan, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def point_reach(tmp_path_factory):
+    """Of runs with a row per episode that have one success rate throughout, by arm and seed."""
+    success = {"DDPG": 0.2, "DDPG + HER": 0.6}
+
+    def curve_of(arm: str, *_: object) -> CurveFunction:
+        return lambda seed, steps: np.full(len(steps), success[arm] + 0.01 * seed)
+
+    def more_of(arm: str, *_: object) -> dict[str, object]:
+        def extra(seed: int, steps: np.ndarray) -> dict[str, np.ndarray]:
+            row = np.arange(1.0, len(steps) + 1)
+            moved = np.where(row == 1, 0.5 + 0.01 * seed, 0.1)
+            returns = -50 + 20 * curve_of(arm)(seed, steps)
+            return {"episodes": row, "return_mean": returns, "goal_moved": moved}
+
+        return {"extra": extra, "spec_overrides": {"environment.id": "PointReach-v0"}}
+
+    return tables_of(
+        tmp_path_factory.mktemp("tasks"), "point_reach", arms=success, seeds=6, iterations=600,
+        conditions=[("", "PointReach")], curve_of=curve_of, more_of=more_of,
+    )  # fmt: skip
+
+
+def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(point_reach):
+    runs = point_reach["runs.parquet"]
+    assert runs["auc"].isna().all()
+    her = runs[runs["arm"] == "DDPG + HER"].sort_values("seed")
+    np.testing.assert_allclose(her["success_auc"], 0.6 + 0.01 * np.arange(6), atol=1e-6)
+    np.testing.assert_allclose(her["goal_moved_first"], 0.5 + 0.01 * np.arange(6), atol=1e-6)
+    row = point_reach["summary.csv"].set_index("arm").loc["DDPG + HER"]
+    assert np.isnan(row["time_to_learn_steps"]) and np.isnan(row["time_to_learn_minutes"])
+    assert row["mean_success"] == row["mean_success_auc"] == pytest.approx(0.625)
+    assert 0.6 <= row["success_low"] < 0.625 < row["success_high"] <= 0.65
+    assert row["max_median_return"] == pytest.approx(-50 + 20 * 0.625)  # in the task's own units
+    assert np.isposinf(row["solve_step_median"])
+    for name in ("aggregate.csv", "sensitivity.csv", "m_c.csv", "best_level.csv"):
+        assert point_reach[name].empty
+    tests = point_reach["tests.csv"].set_index("metric")
+    assert set(tests.index) == {"success_auc", "final_evaluation_success"}
+    np.testing.assert_allclose(tests["mean_difference"], 0.4, atol=1e-6)
+
+
+def test_rows_of_one_episode_each_are_all_kept(point_reach):
+    """Longer curves with many episodes a row are thinned to 500 rows."""
+    curves = point_reach["seed_curves.parquet"]
+    assert (curves.groupby(["arm", "seed"]).size() == 600).all()
+    first = curves[(curves["arm"] == "DDPG") & (curves["seed"] == 0)].sort_values("env_steps")
+    np.testing.assert_allclose(first["updates"], 320.0 * np.arange(1, 601))  # since the beginning
+
+
+def test_the_printed_window_is_episodes_126_to_150():
+    episodes = np.arange(1, 201)
+    inside = (episodes >= 126) & (episodes <= 150)
+    rows = pd.concat(
+        pd.DataFrame({"arm": "x", "seed": seed, "env_steps": 50 * episodes,
+                      "episode_success": np.where(inside, 0.5 * seed, 1.0)})
+        for seed in range(2)
+    )  # fmt: skip
+    short = rows[(rows["env_steps"] <= 140 * 50)].assign(arm="short")
+    found = early_success(pd.concat([rows, short]).sample(frac=1, random_state=0))
+    assert found.to_dict() == {("x", 0): 0.0, ("x", 1): 0.5}
 
 
 def test_missing_cells_are_skipped_and_recorded(tmp_path):
@@ -202,7 +264,6 @@ def test_without_any_cell_the_tables_are_empty_but_there(tmp_path):
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     shutil.rmtree(tmp_path / "results/cells")
     assert len(summarise(plan, tmp_path)) == 8
-    assert sorted(p.name for p in plan.parent.iterdir()) == TABLES
     assert "arm" in read_table(plan.parent / "summary.csv")
     assert read_table(plan.parent / "seed_curves.parquet").empty
 
@@ -212,4 +273,13 @@ def test_a_file_that_is_no_plan_is_named(tmp_path, text):
     plan = tmp_path / "plan.json"
     plan.write_text(text)
     with pytest.raises(ResultError, match=r"plan\.json"):
+        summarise(plan, tmp_path)
+
+
+def test_a_plan_opens_no_files_elsewhere(tmp_path):
+    plan = tmp_path / "plan.json"
+    named = dict.fromkeys(("experiment", "source", "preset", "vary"))
+    entries = [{"cell": "results/cells/../../elsewhere.parquet"}]
+    plan.write_text(json.dumps(named | {"entries": entries}))
+    with pytest.raises(ResultError, match="the path of one of its cells contains"):
         summarise(plan, tmp_path)

@@ -16,12 +16,15 @@ from tests.analysis.synthetic import (
     N_STEPS,
     CurveFunction,
     constant,
+    levels_of,
+    second_paper,
     summarise,
+    summarised,
     write_experiment,
 )
-from tests.figures import second_paper
 
 Curves = Callable[[str, dict[str, Any], str, str], CurveFunction]
+S_RATIOS = levels_of("s_ratio")
 ALL_ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")
 
 
@@ -35,9 +38,8 @@ def judged(
 ) -> dict[str, Verdict]:
     """The verdicts by claim after one experiment."""
     kwargs = {"fidelities": ("released",), "iterations": 20} | kwargs
-    plan = write_experiment(root, experiment, seeds=seeds, curve_of=curve_of, **kwargs)
-    summarise(plan, root)
-    return {verdict.claim: verdict for verdict in evaluate(plan.parent.parent)}
+    tables = summarised(root, experiment, seeds=seeds, curve_of=curve_of, **kwargs)
+    return {verdict.claim: verdict for verdict in evaluate(tables.parent)}
 
 
 def test_without_results_nothing_is_tested(tmp_path):
@@ -64,19 +66,33 @@ def test_where_no_return_is_lost_stability_is_not_tested(tmp_path):
     assert steady.verdict == "not tested" and "in no condition do five runs lose 0.05" in steady.why
 
 
-def test_a_planned_cell_that_is_missing_is_named(tmp_path):
+def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path):
+    """The cells are named; without any of its own, a fidelity is judged by what is missing."""
     plan = write_experiment(
-        tmp_path, "algorithms", arms=ALL_ARMS, conditions=CONDITIONS[:2], seeds=5, iterations=6,
-        fidelities=("released",),
-    )  # fmt: skip
-    (tmp_path / "results/cells/algorithms-random-static/sac-any.parquet").unlink()
-    summarise(plan, tmp_path)
-    found = {v.claim: v for v in evaluate(plan.parent.parent)}
+        tmp_path, "algorithms", arms=ALL_ARMS, conditions=CONDITIONS[:2], seeds=5, iterations=6
+    )
+
+    def judge() -> dict[tuple[str, str], Verdict]:
+        summarise(plan, tmp_path)
+        return {(v.claim, v.fidelity): v for v in evaluate(plan.parent.parent)}
+
+    whole, files = judge(), sorted(tmp_path.glob("results/cells/*/*-her-described.parquet"))
+    assert whole["P1", "described"].verdict != "not tested"
+    lost = [path for path in files if "sac" in path.name]
+    for path in lost:
+        path.unlink()
+    found, names = judge(), [f"{path.parent.name}/{path.stem}" for path in lost]
     for claim in ("P1", "P3a"):
-        assert (
-            found[claim].why == "1 cell is missing of algorithms: algorithms-random-static/sac-any"
+        assert found[claim, "described"].verdict == "not tested"
+        assert found[claim, "described"].why == (
+            f"2 cells are missing of algorithms: {names[1]}, {names[0]}"
         )
-    assert found["P4"].verdict != "not tested"  # it asks for PPO and PPO-HER alone
+        assert found[claim, "released"].measured == whole[claim, "released"].measured
+    # It asks for PPO and PPO-HER alone.
+    assert found["P4", "described"].measured == whole["P4", "described"].measured
+    for path in set(files) - set(lost):
+        path.unlink()
+    assert "cells are missing of algorithms" in judge()["P4", "described"].why
 
 
 def test_where_nothing_is_learned_nothing_is_tested(tmp_path):
@@ -97,8 +113,7 @@ def test_where_nothing_is_learned_nothing_is_tested(tmp_path):
 @pytest.mark.parametrize(
     ("push", "reach", "seeds", "steps", "verdict"),
     [(0.1, 0.95, 4, 200_000, "yes"), (0.95, 0.95, 4, 200_000, "no"), (0.1, 0.8, 4, 200_000, "no"),
-     (0.95, 0.8, 4, 200_000, "no"), (0.1, 0.95, 3, 200_000, "not tested"),
-     (0.1, 0.95, 4, 199_999, "not tested")],
+     (0.1, 0.95, 3, 200_000, "not tested"), (0.1, 0.95, 4, 199_999, "not tested")],
 )  # fmt: skip
 def test_fetch_reach_alone_is_learned(tmp_path, push, reach, seeds, steps, verdict):
     """From tables of what the judge reads."""
@@ -128,9 +143,6 @@ def test_fetch_reach_alone_is_learned(tmp_path, push, reach, seeds, steps, verdi
         assert alone.verdict == verdict and alone.measured.words["ppo"] == "had fewer steps"
 
 
-S_RATIOS = [{"s_ratio": round(0.1 * i, 1)} for i in range(11)]
-
-
 def test_what_is_too_little_to_compare_is_said(tmp_path):
     few: dict[str, Any] = {"conditions": CONDITIONS[:1], "seeds": 6, "arms": ["MEHER"]}
     found = judged(tmp_path, "s_ratio", lambda *_: rise(4), levels=S_RATIOS, **few)
@@ -150,7 +162,7 @@ def test_ppo_her_counts_as_far_as_meher_went(tmp_path):
 
 def test_runs_that_are_the_same_do_not_test_targeting(tmp_path):
     for name in ("s_ratio", "targeted"):
-        folder = second_paper.write(tmp_path, name, CONDITIONS[:1], levels=S_RATIOS[::2])
+        folder = second_paper(tmp_path, name, S_RATIOS[::2], conditions=CONDITIONS[:1])
     found = {(v.claim, v.fidelity): v for v in evaluate(folder.parent)}
     assert "the same files" in found["M4", "released"].why
     assert found["M4", "described"].verdict != "not tested"

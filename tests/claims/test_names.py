@@ -14,8 +14,7 @@ from hindsight.figures.style import method_of
 from hindsight.figures.tables import look_of
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
-from tests.analysis.synthetic import CONDITIONS, summarise
-from tests.figures import second_paper
+from tests.analysis.synthetic import CONDITIONS, levels_of, second_paper, summarise, summarised
 
 FIRST = ("algorithms", "learning_rate", "agent_size")
 SECOND = ("s_ratio", "targeted", "stop_her")
@@ -25,21 +24,17 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """Experiments that claims are about, small."""
-    from tests.analysis import synthetic
-
     root = tmp_path_factory.mktemp("named")
     for name in FIRST:
         arms = ("PPO", "PPO-HER", "SAC", "SAC-HER") if name == "algorithms" else None
-        plan = synthetic.write_experiment(
+        summarised(
             root, name, arms=arms, conditions=CONDITIONS[:3], seeds=5, iterations=10,
             fidelities=("described",),
         )  # fmt: skip
-        summarise(plan, root)
     for name in SECOND:
-        second_paper.write(
-            root, name, CONDITIONS[:1], fidelities=("described",),
-            levels=second_paper.S_RATIOS[::2] if name != "stop_her" else None,
-        )  # fmt: skip
+        second_paper(
+            root, name, levels_of(name)[::2], conditions=CONDITIONS[:1], fidelities=("described",)
+        )
     return root
 
 

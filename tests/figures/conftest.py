@@ -5,13 +5,21 @@ import pytest
 
 from hindsight.envs.episodes import Episode, save_episodes
 from tests.analysis import synthetic
-from tests.figures import second_paper
 
 CONDITIONS = [("random", "static"), ("random", "repel"), ("apart", "static"), ("apart", "repel")]
+FIDELITIES = ("released", "described")
 ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")
-#: The experiments of the second paper that are here under both fidelities, and the S of the first
-#: two; conditions in which no spawn and no prey occurs twice.
-BOTH = ("s_ratio", "targeted", "stop_her", "near_far")
+FIRST_PAPER = (
+    "algorithms", "learning_rate", "agent_size", "grid_size", "dimensions", "her_strategy"
+)  # fmt: skip
+SECOND_PAPER = (
+    "s_ratio", "targeted", "stop_her", "stop_her_steps", "to_meher", "forced_entropy",
+    "rarely_moves", "stability", "stochasticity", "switch_off", "sac_stop_her", "network",
+    "near_far", "sac_grid",
+)  # fmt: skip
+#: The experiments that are here under both fidelities, and the S of the first two; conditions in
+#: which no spawn and no prey occurs twice.
+BOTH = ("s_ratio", "targeted", "stop_her", "near_far", "algorithms")
 S_RATIOS = [{"s_ratio": s} for s in (0.0, 0.3, 0.5, 0.6, 0.7, 1.0)]
 TWO_CONDITIONS = CONDITIONS[::3]
 #: Where each spawn meets each prey.
@@ -28,22 +36,22 @@ def episode(n: int, prey: str = "static") -> Episode:
 def tables(tmp_path_factory):
     """results/tables/laptop: every experiment and the episodes; learning_rate has four seeds."""
     root = tmp_path_factory.mktemp("project")
-    for name in synthetic.FIRST_PAPER:
-        plan = synthetic.write_experiment(
+    for name in FIRST_PAPER:
+        synthetic.summarised(
             root,
             name,
             arms=ARMS if name == "algorithms" else None,
             conditions=CONDITIONS if name in SQUARE else TWO_CONDITIONS,
+            fidelities=FIDELITIES[: 1 + (name in BOTH)],
             seeds=4 if name == "learning_rate" else 5,
             iterations=12,
         )
-        synthetic.summarise(plan, root)
-    for name in second_paper.EXPERIMENTS:
-        second_paper.write(
+    for name in SECOND_PAPER:
+        synthetic.second_paper(
             root,
             name,
-            TWO_CONDITIONS,
-            fidelities=("released", "described") if name in BOTH else ("released",),
+            conditions=TWO_CONDITIONS,
+            fidelities=FIDELITIES[: 1 + (name in BOTH)],
             levels=S_RATIOS if name in BOTH[:2] else None,
         )
     folder = root / "results" / "tables" / "laptop"

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -26,12 +28,10 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def commands(tmp_path, monkeypatch):
+def commands(project, monkeypatch):
     """The commands that `run` would start, in a folder with the project's configuration."""
-    monkeypatch.chdir(tmp_path)
     for name in ("config.yaml", "config"):
-        (tmp_path / name).symlink_to(CONFIG.parent / name)
-    LOG.parent.mkdir(parents=True)
+        Path(name).symlink_to(CONFIG.parent / name)
     LOG.write_text("of another run\n")
     found: list[list[str]] = []
 
@@ -43,10 +43,8 @@ def commands(tmp_path, monkeypatch):
     return found
 
 
-def test_it_begins_by_saying_what_comes(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_it_begins_by_saying_what_comes(project, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-    project = Project.of(load(CONFIG, {"preset": "smoke"}))
     first, how_long, where, *_ = what_comes(project, "2")
     total = len(project.plan.cells)
     assert first == f"Preset smoke: {total} of {total} cells are to be trained."
@@ -56,11 +54,6 @@ def test_it_begins_by_saying_what_comes(tmp_path, monkeypatch):
     # On a cluster the profile says how many cores there are; all are those that this process has.
     assert "machine" not in list(what_comes(project, None))[1]
     assert "on 4 of" in list(what_comes(project, "all"))[1]
-
-
-def test_published_results_are_drawn_byte_for_byte(tmp_path):
-    told = list(what_comes(Project.of(load(CONFIG, {"results": "published"})), "all"))
-    assert told[0].startswith("Nothing is trained") and "byte for byte" in told[1]
 
 
 def test_snakemake_gets_the_keys_before_the_targets(commands):
@@ -122,3 +115,24 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
     LOG.write_text("")
     os.utime(claims, (1, 1))
     assert not shows(project)
+
+
+#: A pipeline that a script starts in the background, where SIGINT is ignored.
+BACKGROUND = """
+import signal, sys, threading, os
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from hindsight.pipeline.project import Project
+from hindsight.pipeline.replicate import _supervise
+from hindsight.specs.config import load
+project = Project.of(load(Path(sys.argv[1]), {"preset": "smoke"}))
+threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+status, stopped_by = _supervise([sys.executable, "-c", "import time; time.sleep(100)"], project)
+assert (status, stopped_by) == (-signal.SIGINT, signal.SIGTERM), (status, stopped_by)
+"""
+
+
+def test_in_the_background_it_can_be_stopped(tmp_path):
+    command = [sys.executable, "-c", BACKGROUND, str(CONFIG)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr

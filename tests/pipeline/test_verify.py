@@ -42,17 +42,15 @@ def one_that_holds():
 
 
 def test_every_algorithm_task_and_fidelity_is_among_the_kinds():
-    algorithms = {spec.algorithm.name for spec in KINDS.values()}
-    assert algorithms == {"ppo", "sac", "td3", "ddpg", "dqn"}
-    tasks = {spec.environment.id for spec in CELLS.values()}
-    assert {spec.environment.id for spec in KINDS.values()} == tasks
-    hindsight = [spec.hindsight for spec in KINDS.values() if spec.hindsight is not None]
-    assert {her.fidelity for her in hindsight} == {"released", "described"}
-    assert {her.strategy for her in hindsight} >= {"final", "episode"}
-    assert {(her.copies, her.weight) for her in hindsight} >= {("failed", "truncated")}
-    assert {her.clone for her in hindsight} == {False, True}
-    rewards = {getattr(spec.algorithm, "dense_reward", False) for spec in KINDS.values()}
-    assert rewards == {False, True}
+    for of in (
+        lambda spec: spec.algorithm.name,
+        lambda spec: spec.environment.id,
+        lambda spec: getattr(spec.algorithm, "dense_reward", False),
+        lambda spec: spec.hindsight and (spec.hindsight.fidelity, spec.hindsight.strategy),
+        lambda spec: spec.hindsight and (spec.hindsight.copies, spec.hindsight.weight),
+        lambda spec: spec.hindsight and spec.hindsight.clone,
+    ):
+        assert {of(spec) for spec in KINDS.values()} == {of(spec) for spec in CELLS.values()}
     assert len({kind_of(spec) for spec in CELLS.values()}) == len(KINDS)
 
 
@@ -69,20 +67,15 @@ def test_todays_code_makes_the_published_numbers(name):
         ("algorithm", {"gamma": 0.985}),
         ("algorithm", {"gae_lambda": 0.945}),
         ("algorithm", {"clip_range": 0.19}),
-        ("hindsight", None),
         ("environment", {"interception_distance": 0.9}),
     ],
 )
 def test_a_rule_that_changes_a_little_is_seen(section, keys, one_that_holds):
     name, spec = one_that_holds
-    other = (
-        spec.model_copy(update={section: None}) if keys is None else changed(spec, section, **keys)
-    )
-    assert compare(name, other).verdict == "OTHER"
+    assert compare(name, changed(spec, section, **keys)).verdict == "OTHER"
 
 
-@pytest.mark.parametrize("keys", [{"learning_rate": 3.3e-4}, {"batch_size": 255}])
-def test_a_small_change_is_seen_off_policy(keys):
+def test_a_small_change_is_seen_off_policy():
     """In a cell with more than a thousand updates in its first iteration."""
     name = next(
         name
@@ -90,8 +83,8 @@ def test_a_small_change_is_seen_off_policy(keys):
         if name.startswith("apart-random-n3-G10-r1/sac-her-final-k2-described-lr0.0003-64x64")
         and spec.algorithm.log_interval == 1500
     )
-    spec = CELLS[name]
-    assert compare(name, changed(spec, "algorithm", **keys)).verdict == "OTHER"
+    faster = changed(CELLS[name], "algorithm", learning_rate=3.3e-4)
+    assert compare(name, faster).verdict == "OTHER"
 
 
 def test_cells_that_do_not_hold_are_named():

@@ -1,5 +1,6 @@
 """A small project with results of both papers, figures and a page of deviations."""
 
+import contextlib
 import re
 import shutil
 from dataclasses import dataclass
@@ -11,8 +12,7 @@ from hindsight.claims import write_claims
 from hindsight.figures.draw import draw
 from hindsight.figures.specs import names_for
 from hindsight.report.build import build
-from tests.analysis.synthetic import summarise, write_experiment
-from tests.figures import second_paper
+from tests.analysis.synthetic import second_paper, summarise, write_experiment
 
 DEVIATIONS = """# Deviations
 
@@ -20,6 +20,7 @@ DEVIATIONS = """# Deviations
 2. Second <script>alert(1)</script> ![a picture](https://example.org/x.png).
 """
 REPOSITORY = Path(__file__).parents[2]
+TABLES, FIGURES = Path("results/tables/laptop"), Path("figures/laptop")
 #: What the first screen is made of, and where it links to.
 SHIPPED = ("README.md", "docs/findings.md", "docs/speed.md", "docs/with_and_without.gif",
            "figures/published/learned_described.png")  # fmt: skip
@@ -38,14 +39,30 @@ def policy(html: str) -> str:
 
 @dataclass(frozen=True)
 class Project:
-    """Where the built pages lie, below the project's folder."""
+    """A project's folder, with the pages that are built there."""
 
     root: Path
-    missing: str
+    missing: str = ""
+
+    def draw(self, *names: str) -> None:
+        """Draw figures."""
+        for name in names:
+            draw(name, self.root / TABLES, self.root / FIGURES / name)
+
+    def build(self) -> None:
+        """Judge the claims and build the pages; without a page of deviations, it is empty."""
+        write_claims(self.root / TABLES)
+        with contextlib.chdir(self.root):
+            Path("docs").mkdir(exist_ok=True)
+            Path("docs/deviations.md").touch()
+            build(
+                TABLES, FIGURES, FIGURES / "report.html", Path("REPLICATION.md"),
+                Path("results/appendix"),
+            )  # fmt: skip
 
     @property
     def html(self) -> str:
-        return (self.root / "figures/laptop/report.html").read_text(encoding="utf-8")
+        return (self.root / FIGURES / "report.html").read_text(encoding="utf-8")
 
     @property
     def markdown(self) -> str:
@@ -68,26 +85,20 @@ def project(tmp_path_factory):
     """Four experiments, two of each paper; one planned cell was never trained."""
     root = tmp_path_factory.mktemp("project")
     conditions = [("random", "static"), ("apart", "repel")]
-    tables, figures = Path("results/tables/laptop"), Path("figures/laptop")
+    lost = Path("results/cells/algorithms-apart-repel/ppo-her-described.parquet")
+    project = Project(root, str(lost))
     for name in ("algorithms", "learning_rate"):
         plan = write_experiment(root, name, conditions=conditions, seeds=5, iterations=10)
-        lost = root / "results/cells/algorithms-apart-repel/ppo-her-described.parquet"
-        lost.unlink(missing_ok=True)
+        (root / lost).unlink(missing_ok=True)
         summarise(plan, root)
-        for figure in names_for(name, ["released", "described"])[:3]:
-            draw(figure, root / tables, root / figures / figure)
+        project.draw(*names_for(name, ["released", "described"])[:3])
     for name, drawn in SECOND_PAPER.items():
         levels = [{"s_ratio": s} for s in (0.0, 0.5, 1.0)] if name == "s_ratio" else None
-        second_paper.write(root, name, conditions, levels=levels, iterations=8)
-        for figure in drawn:
-            draw(figure, root / tables, root / figures / figure)
-    write_claims(root / tables)
+        second_paper(root, name, levels, conditions=conditions, iterations=8)
+        project.draw(*drawn)
     for name in SHIPPED:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)
     (root / "docs/deviations.md").write_text(DEVIATIONS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        places = (figures / "report.html", Path("REPLICATION.md"), Path("results/appendix"))
-        build(tables, figures, *places)
-    return Project(root, str(lost.relative_to(root)))
+    project.build()
+    return project

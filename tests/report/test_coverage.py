@@ -6,8 +6,6 @@ import itertools
 import json
 from pathlib import Path
 
-import pytest
-
 from hindsight.report.coverage import coverage
 
 RATES = [{"learning_rate": rate} for rate in (3e-3, 3e-4)]
@@ -23,25 +21,20 @@ LOST = ("released", "PPO", RATES[1], WHERE[1])
 WHOLE = ["2 of 2", "2 of 2", "4", "100", "3 × 512"]
 
 
-@pytest.mark.parametrize(
-    ("lost", "rows"),
-    [
-        ([], [["PPO, PPO-HER", "released and described", *WHOLE, "nothing"]]),
-        ([LOST], [["PPO", "released", *WHOLE, "only 3 of these 4 combinations are there"],
-                  ["PPO-HER", "released", *WHOLE, "nothing"],
-                  ["PPO, PPO-HER", "described", *WHOLE, "nothing"]]),
-    ],
-)  # fmt: skip
-def test_a_planned_cell_counts_once_it_is_there(tmp_path, monkeypatch, lost, rows):
+def test_a_planned_cell_counts_once_it_is_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("papers.json").write_text(json.dumps({"rates": GRID | SIZE}))
     entries = []
     for i, place in enumerate(itertools.product(FIDELITIES, ARMS, RATES, WHERE)):
         cell = Path(f"{i}.parquet")
-        if place not in lost:
+        if place != LOST:
             cell.touch()
         where = dict(zip(("fidelity", "arm", "level", "condition"), place, strict=True))
         entries.append(where | SIZE | {"cell": str(cell)})
     plan = {"experiment": "rates", "preset": {"hidden": [512] * 3}, "entries": entries}
     (table,) = coverage([plan], Path("papers.json"))
-    assert sorted(table.rows) == sorted(["PPO-HER Fig. 4", *row] for row in rows)
+    assert sorted(table.rows) == [
+        ["PPO-HER Fig. 4", "PPO", "released", *WHOLE, "only 3 of these 4 combinations are there"],
+        ["PPO-HER Fig. 4", "PPO, PPO-HER", "described", *WHOLE, "nothing"],
+        ["PPO-HER Fig. 4", "PPO-HER", "released", *WHOLE, "nothing"],
+    ]

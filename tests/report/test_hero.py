@@ -8,9 +8,16 @@ from matplotlib.colors import to_rgb
 from hindsight.figures.draw import figure_of
 from hindsight.figures.specs import FIGURES
 from hindsight.report.build import HERO
-from tests.analysis.synthetic import N_STEPS, constant, summarise, write_experiment
+from tests.analysis.synthetic import N_STEPS, constant, summarised
 
-CONDITIONS = [("random", "static"), ("apart", "repel")]
+
+def hero(root, **settings):
+    """The figure of five runs in each of two conditions."""
+    tables = summarised(
+        root, "recipe", conditions=[("random", "static"), ("apart", "repel")], levels=[{}],
+        fidelities=("described",), seeds=5, **settings,
+    )  # fmt: skip
+    return figure_of(HERO, tables.parent)
 
 
 def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path):
@@ -21,12 +28,7 @@ def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path):
         many = int(learn[arm] + (0.5 if spawn == "random" else 0))
         return lambda seed, steps: np.where(seed < many, steps >= 3 * N_STEPS, 0.0)
 
-    plan = write_experiment(
-        tmp_path, "recipe", arms=FIGURES[HERO].arms, conditions=CONDITIONS, levels=[{}],
-        fidelities=("described",), seeds=5, iterations=20, curve_of=curve,
-    )  # fmt: skip
-    summarise(plan, tmp_path)
-    figure = figure_of(HERO, plan.parent.parent)
+    figure = hero(tmp_path, arms=FIGURES[HERO].arms, iterations=20, curve_of=curve)
     said = " ".join(text.get_text() for text in figure.texts)
     assert "PPO learns in 4 of 10 runs; with hindsight, in 9; with our recipe, in all 10" in said
     (ax,) = figure.axes
@@ -39,11 +41,6 @@ def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path):
 
 
 def test_where_nothing_of_it_was_trained_it_says_so(tmp_path):
-    plan = write_experiment(
-        tmp_path, "recipe", arms=["failed"], conditions=CONDITIONS, levels=[{}],
-        fidelities=("described",), seeds=5, iterations=4, curve_of=lambda *_: constant(0.5),
-    )  # fmt: skip
-    summarise(plan, tmp_path)
-    assert len(pd.read_parquet(plan.parent / "runs.parquet")) == 10
-    figure = figure_of(HERO, plan.parent.parent)
+    figure = hero(tmp_path, arms=["failed"], iterations=4, curve_of=lambda *_: constant(0.5))
+    assert len(pd.read_parquet(tmp_path / "results/tables/laptop/recipe/runs.parquet")) == 10
     assert "trains nothing" in " ".join(text.get_text() for text in figure.texts)

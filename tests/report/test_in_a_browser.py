@@ -51,27 +51,26 @@ def framed(html: str, tmp_path: Path, size: tuple[int, int], question: str) -> A
     return probed(outer, tmp_path, found)
 
 
-@pytest.mark.parametrize("wide", [360, 1600])
-def test_nothing_is_wider_than_the_window(project, tmp_path, wide):
-    question = """
-      for (const d of page.querySelectorAll("details")) d.open = true;
-      return [page.documentElement.clientWidth, page.documentElement.scrollWidth];"""
-    found = framed(project.html, tmp_path, (wide, 800), question)
-    assert found[0] <= wide and found[1] <= found[0], found
-
-
 @pytest.mark.parametrize("size", [(1400, 900), (390, 844)])
-def test_the_first_screen_holds_the_answer(project, tmp_path, size):
+def test_the_first_screen_holds_the_answer_and_nothing_is_wider(project, tmp_path, size):
     question = """
       await page.querySelector("#answer img").decode();
       const shown = [...page.querySelectorAll("#answer li, #answer img")];
-      return shown.map((x) => [x.tagName, x.textContent, x.getBoundingClientRect().toJSON()]);"""
-    found = framed(project.html, tmp_path, size, question)
+      const box = (x) => x.getBoundingClientRect().toJSON();
+      const boxes = shown.map((x) => [x.tagName, x.textContent, box(x)]);
+      for (const d of page.querySelectorAll("details")) d.open = true;
+      const widths = () => [page.documentElement.clientWidth, page.documentElement.scrollWidth];
+      const wide = widths();
+      document.getElementById("in").style.width = "360px";
+      return [boxes, wide, widths()];"""
+    found, *widths = framed(project.html, tmp_path, size, question)
     assert [name for name, *_ in found] == ["LI"] * 5 + ["IMG"]
     assert found[0][1].startswith("Yes")
     for name, _, box in found:
         assert box["top"] >= 0 and box["bottom"] <= size[1] and box["right"] <= size[0], (name, box)
         assert box["width"] > 300 and box["height"] > 30, (name, box)
+    for (shown, needed), wide in zip(widths, (size[0], 360), strict=True):
+        assert needed <= shown <= wide
 
 
 def test_the_page_s_policy_lets_no_script_run(project, tmp_path):

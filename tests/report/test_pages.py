@@ -17,29 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
+from tests.test_links import links, places
 
-from hindsight.claims import write_claims
-from hindsight.figures.draw import draw
 from hindsight.figures.specs import names_for
 from hindsight.io import repository
 from hindsight.io.checksums import about
 from hindsight.report import present
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
-from tests.analysis.synthetic import summarise, write_experiment
+from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
-
-
-def built(
-    root: Path,
-    *pages: Path,
-    tables: Path = Path("results/tables/laptop"),
-    figures: Path = Path("figures/laptop"),
-) -> None:
-    """`build` in a project's folder: the page, the scoreboard and the appendix."""
-    with contextlib.chdir(root):
-        Path("docs").mkdir(exist_ok=True)
-        Path("docs/deviations.md").touch()
-        build(tables, figures, *pages)
+from tests.report.conftest import FIGURES, REPOSITORY, TABLES, Project
 
 
 class Tags(HTMLParser):
@@ -65,7 +52,7 @@ class Tags(HTMLParser):
 def test_html_loads_nothing_and_its_links_lead_somewhere(project):
     tags = Tags(project.html)
     assert not tags.open
-    page = project.root / "figures/laptop"
+    page = project.root / FIGURES
     ids = {attributes["id"] for _, attributes in tags.found if "id" in attributes}
     for tag, attributes in tags.found:
         assert tag not in ("script", "iframe", "object", "embed")
@@ -85,15 +72,13 @@ def test_html_loads_nothing_and_its_links_lead_somewhere(project):
 def test_every_image_is_embedded_whole_and_described(project):
     every = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
     hero, film, *images = every
-    assert str(hero["alt"]).startswith(f"{HERO}: ") and str(film["src"]).startswith(
-        "data:image/gif"
-    )
-    drawn = {path.stem for path in (project.root / "figures/laptop").glob("*.png")}
+    assert str(hero["alt"]).startswith(f"{HERO}: ")
+    assert str(film["src"]).startswith("data:image/gif")
+    drawn = {path.stem for path in (project.root / FIGURES).glob("*.png")}
     shown_ones = {str(image["alt"]).split(":")[0] for image in images}
     # Of what was drawn under both fidelities the page holds one, and leads to the other.
     twins = {name for name in drawn if f"{name}_described" in drawn}
     assert twins and shown_ones == drawn - {f"{name}_described" for name in twins}
-    assert len(images) == len(shown_ones)
     for name in drawn:
         assert f'href="{name}.png"' in project.html
     for image in images:
@@ -102,7 +87,7 @@ def test_every_image_is_embedded_whole_and_described(project):
         name = str(image["alt"]).split(":")[0]
         with (
             Image.open(io.BytesIO(base64.b64decode(data))) as shown,
-            Image.open(project.root / f"figures/laptop/{name}.png") as whole,
+            Image.open(project.root / FIGURES / f"{name}.png") as whole,
         ):
             assert (str(shown.width), str(shown.height)) == (image["width"], image["height"])
             wanted, found = (np.asarray(x.convert("RGB"), float) for x in (whole, shown))
@@ -124,25 +109,21 @@ def test_every_verdict_is_on_the_page_in_words_and_with_its_mark(project):
 
 
 def test_every_link_of_the_scoreboard_leads_somewhere(project):
-    pages = [project.root / "REPLICATION.md", *(project.root / "results/appendix").glob("*.md")]
+    """Also from another folder."""
+    other = FIGURES / "REPLICATION.md"
+    with contextlib.chdir(project.root):
+        build(TABLES, FIGURES, other.with_name("again.html"), other, other.with_name("appendix"))
+    pages = [project.root / "REPLICATION.md", project.root / other]
+    pages += [*project.root.glob("results/appendix/*.md"), *pages[1].parent.glob("appendix/*.md")]
     for page in pages:
-        links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
-        assert links, page
-        for link in links:
+        found = links(page.read_text(encoding="utf-8"))
+        assert found, page
+        for link in found:
             assert not link.startswith(("/", "http"))
             path, _, place = link.partition("#")
             target = page.parent / path
             assert target.exists(), link
-            headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.M) if place else []
-            places = [re.sub(r"[^\w -]", "", x.lower()).replace(" ", "-") for x in headings]
-            assert place == "" or place in places, link
-
-
-def test_scoreboard_in_another_folder_links_from_there(project):
-    page = project.root / "figures/laptop/REPLICATION.md"
-    built(project.root, page.with_name("again.html"), page, page.with_name("appendix"))
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
-    assert links and all((page.parent / link).exists() for link in links)
+            assert not place or place in places(target.read_text(encoding="utf-8")), link
 
 
 def test_production_and_what_is_missing_are_told_on_both_pages(project):
@@ -153,40 +134,38 @@ def test_production_and_what_is_missing_are_told_on_both_pages(project):
             assert fact in page
         assert f"1 cell is missing of algorithms: {name}." in page
     assert f"- `{project.missing}`" in project.markdown and "20\u00a0480" in project.html
+    assert "Coverage" not in project.appendix["0-produced"]  # without papers.json
 
 
-def test_a_figure_left_of_an_experiment_without_results_is_not_shown(project, tmp_path):
-    root = shutil.copytree(project.root, tmp_path / "copy")
-    tables, figures = root / "results/tables/laptop", root / "figures/laptop"
+def test_what_is_left_of_experiments_without_results_is_not_shown(project, tmp_path):
+    """A figure; and the page of an experiment that is no more is removed."""
+    copy = Project(shutil.copytree(project.root, tmp_path / "copy"))
     name = "meher_fig6_described"
-    assert f"{name}.png" in project.everything and (figures / f"{name}.png").exists()
-    summary = tables / "stop_her/summary.csv"
+    assert f"{name}.png" in project.everything and (copy.root / FIGURES / f"{name}.png").exists()
+    summary = copy.root / TABLES / "stop_her/summary.csv"
     summary.write_text(summary.read_text().splitlines()[0] + "\n")
-    built(
-        root, *(tmp_path / name for name in ("report.html", "R.md", "more")), tables=tables,
-        figures=figures,
-    )  # fmt: skip
-    told = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "more").glob("*.md"))
-    assert f"{name}.png" not in told and "meher_fig3.png" in told
+    (copy.root / "results/appendix/gone.md").write_text("left of an older plan")
+    copy.build()
+    assert f"{name}.png" not in copy.everything and "meher_fig3.png" in copy.everything
+    assert set(copy.appendix) == {
+        "0-claims", "0-produced", "environment", "algorithms", "learning_rate",
+        "s_ratio", "stop_her",
+    }  # fmt: skip
 
 
 def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_both_pages(
     tmp_path,
 ):
-    plan = write_experiment(
+    summarised(
         tmp_path, "mine", arms=["PPO", "my arm"], levels=[{}], conditions=[("random", "static")],
         fidelities=("described",), seeds=5, iterations=4,
     )  # fmt: skip
-    summarise(plan, tmp_path)
-    tables, figures = plan.parent.parent, tmp_path / "figures"
-    for figure in names_for("mine", ["described"]):
-        draw(figure, tables, figures / figure)
-    (figures / "aggregate_mine.png").touch()  # left of a fidelity that is not trained any more
-    write_claims(tables)
-    pages = figures / "report.html", tmp_path / "R.md", tmp_path / "more"
-    built(tmp_path, *pages, tables=tables, figures=figures)
-    page = (figures / "report.html").read_text(encoding="utf-8")
-    for text in (page, (tmp_path / "more/mine.md").read_text(encoding="utf-8")):
+    project = Project(tmp_path)
+    project.draw(*names_for("mine", ["described"]))
+    # Left of a fidelity that is not trained any more.
+    (tmp_path / FIGURES / "aggregate_mine.png").touch()
+    project.build()
+    for text in (project.html, project.appendix["mine"]):
         assert "By condition, described" in text
         for name in ("curves_mine_described", "aggregate_mine_described"):
             assert name in text
@@ -218,7 +197,7 @@ def test_what_is_shown_in_markdown_is_shown_as_it_is():
 
 def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch):
     monkeypatch.chdir(project.root)
-    report = gather(Path("results/tables/laptop"), Path("figures/laptop"))
+    report = gather(TABLES, FIGURES)
     chapters = [replace(c, title="[t](http://t)", published_as="*p*") for c in report.chapters]
     provenance = replace(report.provenance, facts={"processor": ["![x](http://x) <i>y</i>"]})
     changed = replace(report, chapters=chapters, provenance=provenance)
@@ -233,28 +212,9 @@ def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch
     assert "<em>p" not in page and "<i>y" not in page
 
 
-def test_the_scoreboard_is_short_and_ends_in_yes_or_no(project):
-    repository = Path(__file__).parents[2] / "REPLICATION.md"
-    text = repository.read_text(encoding="utf-8")
+def test_the_scoreboard_is_short():
+    text = (REPOSITORY / "REPLICATION.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 3500
-    assert "◐" not in text and "**partly**" not in text
-    assert "do its learning curves differ significantly from ours" in text
-    order = ["Scope", "Methods", "Results", "What was easy", "What was difficult",
-             "Contact with the authors", "Recommendations"]  # fmt: skip
-    assert re.findall("^## (.*)$", text, re.M)[: len(order)] == order
-    assert "Coverage" not in project.appendix["0-produced"]  # without papers.json
-
-
-def test_pages_of_experiments_that_are_no_more_are_removed(project):
-    folder = project.root / "results/appendix"
-    assert set(project.appendix) == {
-        "0-claims", "0-produced", "environment", "algorithms", "learning_rate",
-        "s_ratio", "stop_her",
-    }  # fmt: skip
-    (folder / "gone.md").write_text("left of an older plan")
-    pages = ("figures/laptop/report.html", "REPLICATION.md", "results/appendix")
-    built(project.root, *map(Path, pages))
-    assert not (folder / "gone.md").exists() and (folder / "s_ratio.md").exists()
 
 
 def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeypatch):
@@ -266,14 +226,11 @@ def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeyp
     cells = tmp_path / "results/cells/algorithms-random-static"
     lost = diverge(cells / "ppo-her-released.parquet", seed=3, after=2)
     summarise(plan, tmp_path)
-    tables, figures = plan.parent.parent, tmp_path / "figures"
-    for name in ("ppo_her_fig2", "solved_share_algorithms"):
-        draw(name, tables, figures / name)
-    write_claims(tables)
-    pages = (tmp_path / name for name in ("r.html", "R.md", "more"))
-    built(tmp_path, *pages, tables=tables, figures=figures)
+    project = Project(tmp_path)
+    project.draw("ppo_her_fig2", "solved_share_algorithms")
+    project.build()
     monkeypatch.chdir(tmp_path)
-    report = gather(tables, figures)
+    report = gather(TABLES, FIGURES)
     told = (
         "1 run diverged and counts as failing from then on: PPO-HER, random static, seed 3, step "
         f"{present.count(lost)}."
@@ -283,10 +240,8 @@ def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeyp
             assert all(table.note == told for table in shown)
         assert all(told in picture.caption for picture in chapter.pictures)
     assert sum(len(chapter.pictures) for chapter in report.chapters) == 2
-    html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    page = (tmp_path / "more/algorithms.md").read_text(encoding="utf-8")
-    assert html.count(told) >= 3 and page.count(told) >= 3
-    assert told.replace("\u00a0", " ") in (tmp_path / "R.md").read_text(encoding="utf-8")
+    assert project.html.count(told) >= 3 and project.appendix["algorithms"].count(told) >= 3
+    assert told.replace("\u00a0", " ") in project.markdown
 
 
 def diverge(path: Path, seed: int, after: int) -> int:

@@ -46,7 +46,7 @@ def test_a_published_file_that_was_changed_is_refused(project, monkeypatch):
     monkeypatch.chdir(project)
     path = next((project / PUBLISHED / "cells").rglob("*.parquet")).relative_to(project)
     whole = path.read_bytes()
-    verify([path])
+    verify([path, *Path(PUBLISHED, "authors").iterdir()])
     try:
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(FileError, match=r"parquet: differs from its checksum"):
