@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from hindsight.io import repository
+from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about, file_sha256
 from hindsight.io.files import FileError
 from hindsight.pipeline.publish import (
