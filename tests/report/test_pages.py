@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
-from tests.test_links import links, places
 
 from hindsight.figures.specs import names_for
 from hindsight.io import repository
@@ -27,6 +26,7 @@ from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, r
 from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
 from tests.report.conftest import FIGURES, REPOSITORY, TABLES, Project
+from tests.test_docs import links, places
 
 
 class Tags(HTMLParser):
