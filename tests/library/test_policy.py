@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import hindsight
-from hindsight.io.files import FileError
 from hindsight.library.model import Model
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.spaces import action_of
@@ -23,7 +22,6 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ppo choices": ("PPO", "BitFlipping-v0", {}),
     "sac": ("SAC", "Corridor-v0", {"hidden": (16, 16)}),
     "td3": ("TD3", "Corridor-v0", {}),
-    "ddpg": ("DDPG", "PredatorPrey-v0", {"hidden": (8,)}),
     "dqn": ("DQN", "Corridor-v0", {"env_kwargs": {"discrete": True}}),
 }
 
@@ -88,8 +86,3 @@ def test_actions_belong_to_the_action_space(model):
     assert len(several) == 4 and all(space.contains(action) for action in several)
     drawn, _ = model.predict({key: v[0] for key, v in obs.items()}, run=0, deterministic=False)
     assert space.contains(drawn)
-
-
-def test_an_unknown_ending_is_an_error(model, tmp_path):
-    with pytest.raises(FileError, match=r"exported as \.onnx or \.pt2"):
-        model.export(tmp_path / "policy.h5")

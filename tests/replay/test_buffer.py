@@ -26,16 +26,9 @@ from tests.replay.numbered import (
     draw,
     numbers,
     observation,
+    reward,
     stored_reward,
 )
-
-OVER = np.ones((1, 1), bool)
-
-
-def reward(achieved, desired, ends):
-    """A reward that depends on both goals and the end of the episode; success if they are equal."""
-    value = achieved[..., 0] - 2 * desired[..., 1] + 100_000 * ends
-    return value, (achieved == desired).all(-1)
 
 
 @dataclass
@@ -143,9 +136,12 @@ def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, s
         every = np.sum(there, axis=1).all()
         assert every or not something, "once there is something, there is always"
         something = every
+        uniform = both.rng.random((runs, 6, 3))
         if something:
-            uniform = both.rng.random((runs, 6, 3))
             compare(both.buffer.sample(uniform, reward), both.expected(uniform), how)
+        else:
+            with pytest.raises(ValueError, match="nothing to sample: no episode"):
+                both.buffer.sample(uniform, reward)
     assert something or steps <= slots
 
 
@@ -153,7 +149,7 @@ def test_among_a_million_transitions_each_is_as_likely_as_another():
     """Numbers in single precision would draw some of them three times and others once."""
     row = RowLayout.of(2, 1, 1)
     buffer = ReplayBuffer(1, 1, 1_000_000, row, Relabelling())
-    buffer.add_rows(torch.zeros(1, 1, 1_000_000, row.width), OVER)
+    buffer.add_rows(torch.zeros(1, 1, 1_000_000, row.width), np.array([[True]]))
     index = buffer.choose((np.arange(2_000_000)[None] + 0.5) / 2_000_000)
     assert (np.bincount(index[0], minlength=1_000_000) == 2).all()
 
@@ -184,13 +180,6 @@ def test_a_run_alone_samples_the_same_as_among_others(strategy, prioritized):
         torch.testing.assert_close(getattr(after, name)[0], expected, rtol=0, atol=0)
 
 
-def test_there_is_nothing_to_sample_before_every_run_has_a_finished_episode():
-    for runs, which in ((1, ""), (2, " of run 0")):
-        buffer = ReplayBuffer(runs, 1, 10, ROW, Relabelling())
-        with pytest.raises(ValueError, match=f"nothing to sample: no episode{which} is finished"):
-            buffer.sample(np.zeros((runs, 1, 3)), reward)
-
-
 @pytest.mark.parametrize("name", STEP)
 def test_shapes_that_would_shift_or_spread(name):
     """Too few columns would shift those after them, and sizes of 1 would be broadcast."""
@@ -201,29 +190,8 @@ def test_shapes_that_would_shift_or_spread(name):
     step |= {"terminated": flag, "truncated": flag, "success": flag}
     buffer.add(**step)
     right = step[name]
-    for wrong in (
-        right[0],
-        right[..., 0],
-        right[:1],
-        right[:, :1],
-        right[..., :-1],
-        right[..., None],
-    ):
+    for wrong in (right[..., 0], right[:1], right[:, :1], right[..., :-1], right[..., None]):
         message = f"{name}: shape .* is not allowed; it must be {re.escape(str((*right.shape,)))}"
         with pytest.raises(ValueError, match=message):
             buffer.add(**{**step, name: wrong})
     assert buffer.position == 1
-
-
-@pytest.mark.parametrize("number", [0, -1, 2.5, "many"])
-def test_sizes_that_cannot_be(number):
-    for name, sizes in (("n_envs", (1, number, 10)), ("size", (1, 1, number))):
-        with pytest.raises(ValueError, match=f"{name}: {number!r} is not allowed; it must be"):
-            ReplayBuffer(*sizes, ROW, Relabelling())
-
-
-def test_draws_are_a_function_of_seed_and_index():
-    first = draws([3, 4], 7, (5, 3))
-    assert first.shape == (2, 5, 3) and first.dtype == np.float64
-    np.testing.assert_array_equal(draws([4], 7, (5, 3))[0], first[1])
-    assert not np.isin(draws([3], 8, (5, 3)), first).any()

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from pathlib import Path
+from unittest.mock import Mock
 
 import gymnasium
 import numpy as np
@@ -10,7 +10,6 @@ import pytest
 import torch
 from gymnasium.spaces import Dict
 from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,35 +103,9 @@ def test_samples_are_those_of_the_ring(strategy, fidelity, k, envs, slots, seed)
                 np.testing.assert_array_equal(getattr(sample, name), getattr(batch, name)[0])
 
 
-def bit_flipping(**keys):
-    return gymnasium.make_vec("BitFlipping-v0", 3, vector_kwargs=keys, n_bits=4)
-
-
-def test_functions_of_a_vector_environment_are_found_through_wrappers():
-    """docs/replay.md has the program for a single one."""
-    env = bit_flipping(autoreset_mode=AutoresetMode.DISABLED)
-    buffer = HindsightReplayBuffer(500, env, seed=0)
-    env.action_space.seed(0)
-    obs, _ = env.reset(seed=0)
-    for _ in range(60):
-        action = env.action_space.sample()
-        following, reward, terminated, truncated, info = env.step(action)
-        buffer.add(obs, action, reward, following, terminated, truncated, info)
-        over = terminated | truncated
-        obs = env.reset(options={"reset_mask": over})[0] if over.any() else following
-    sample = buffer.sample(300)
-    flipped = sample.obs["observation"] != sample.next_obs["observation"]
-    np.testing.assert_array_equal(flipped.argmax(1), sample.actions)
-    assert (flipped.sum(1) == 1).all()
-    reached = (sample.next_obs["achieved_goal"] == sample.obs["desired_goal"]).all(1)
-    np.testing.assert_array_equal(sample.rewards, reached - 1.0)
-    np.testing.assert_array_equal(sample.terminated, reached)
-    assert 0.3 < reached.mean() < 0.9
-    env.close()
-
-
 def test_each_environment_of_a_vector_keeps_its_own_info():
-    env, given = bit_flipping(autoreset_mode=AutoresetMode.DISABLED), []
+    mode, given = {"autoreset_mode": AutoresetMode.DISABLED}, []
+    env = gymnasium.make_vec("BitFlipping-v0", 3, vector_kwargs=mode)
 
     def compute_reward(achieved, desired, infos):
         given.extend(infos)
@@ -161,13 +134,6 @@ def changed(**spaces):
     return env
 
 
-def without(key):
-    env = Numbered()
-    spaces = {name: space for name, space in env.observation_space.items() if name != key}
-    env.observation_space = Dict(spaces)
-    return env
-
-
 class Bare:
     observation_space, action_space = Numbered().observation_space, box(2)
 
@@ -177,7 +143,6 @@ class Bare:
     [
         ({"strategy": "past"}, "strategy: 'past' is not allowed; choose from final, future"),
         ({"k": -1}, "k: -1 is not allowed; it must be a whole number, 0 or more"),
-        ({"fidelity": "mine"}, "fidelity: 'mine' is not allowed; choose from released, described"),
         ({"size": 1}, "size: 1 is not allowed; it must be at least 2, two transitions for each"),
         ({"rest": "some"}, "rest: 'some' is not allowed; choose from keep, drop"),
         ({"env": None}, "env: None is not allowed; it must be an environment, with observation"),
@@ -189,14 +154,12 @@ class Bare:
             {"env": Bare(), "compute_reward": max},
             r"compute_terminated: None .*fidelity='released' to keep",
         ),
-        ({"env": without("observation")}, "observation_space: observations must be dictionaries"),
         ({"env": changed(desired_goal=box(3))}, r"observation_space: .* must have the same shape"),
         ({"env": changed(action=Dict({"a": box(1)}))}, r"action: the space .* is not allowed"),
         # Their next observation may be that after a reset; so it is by default in gymnasium.
-        ({"env": bit_flipping()}, "env: AutoresetMode.NEXT_STEP is not allowed, because n"),
         (
-            {"env": RecordEpisodeStatistics(bit_flipping(autoreset_mode=AutoresetMode.SAME_STEP))},
-            "env: AutoresetMode.SAME_STEP is not allowed",
+            {"env": gymnasium.make_vec("BitFlipping-v0", 3)},
+            "env: AutoresetMode.NEXT_STEP is not al",
         ),
     ],
 )
@@ -205,9 +168,8 @@ def test_invalid_arguments(arguments, message):
         HindsightReplayBuffer(**{"size": 10, "env": Numbered(), **arguments})
 
 
-@pytest.mark.parametrize(("k", "fidelity"), [(4, "released"), (0, "described")])
-def test_where_terminations_stay_there_is_no_function_of_them(k, fidelity):
-    HindsightReplayBuffer(10, Bare(), k=k, fidelity=fidelity, compute_reward=max)
+def test_without_hindsight_there_is_no_function_of_terminations():
+    HindsightReplayBuffer(10, Bare(), k=0, compute_reward=max)
 
 
 def seen(**parts):
@@ -220,22 +182,11 @@ def seen(**parts):
     [
         ({"obs": {}}, "achieved_goal: missing from the observation, which has"),
         ({"obs": seen(achieved_goal=np.zeros(3))}, r"achieved_goal: an array of shape \(3,\)"),
-        (
-            {"obs": seen(observation=np.full(REST, np.nan))},
-            "observation: nan is not allowed; every number must be finite",
-        ),
-        (
-            {"next_obs": seen(observation=np.full(REST, 1e300))},
-            "next observation: inf is not allowed; every number",
-        ),
+        ({"next_obs": seen(observation=[1e300] * REST)}, "next observation: inf is not allowed"),
         ({"obs": seen(observation=np.array(["a"] * REST))}, "observation: .* type <U1"),
-        (
-            {"obs": seen(observation=[2**24 + 1] * REST)},
-            "observation: 16777217 is not allowed; float32 cannot hold it exactly",
-        ),
+        ({"obs": seen(observation=[2**24 + 1] * REST)}, "16777217 is not allowed; float32 cannot"),
         ({"reward": float("nan")}, "reward: nan is not allowed; every number must be finite"),
         ({"terminated": -1}, "terminated: -1 is not allowed; it must be true or false, or 1 or 0"),
-        ({"terminated": np.zeros(1, bool)}, r"terminated: .* shape \(1,\) .* booleans of shape"),
         ({"truncated": "no"}, r"truncated: .* type <U2 is not allowed; it must be booleans of sh"),
         ({"info": {}}, "info: 'extra' is missing, but info_keys names it"),
     ],
@@ -254,30 +205,21 @@ def test_an_invalid_step_leaves_the_buffer_as_it_was(change, message):
     assert len(buffer) == 8
 
 
-class Failing(Numbered):
-    """Its reward function raises at call number `fails_at`."""
-
-    calls, fails_at = 0, 0
-
-    def compute_reward(self, achieved, desired, infos):
-        self.calls += 1
-        if self.calls == self.fails_at:
-            raise ZeroDivisionError("the environment's own")
-        return super().compute_reward(achieved, desired, infos)
-
-
 @pytest.mark.parametrize("rest", ["keep", "drop"])
 def test_a_function_that_raises_leaves_the_buffer_as_it_was(rest):
     """Of two environments, when the buffer is full."""
-    env, no = Failing(2), np.zeros(2, bool)
-    buffer = HindsightReplayBuffer(40, env, seed=0, prioritized=True, rest=rest)
+    env, no = Numbered(2), np.zeros(2, bool)
+    raising = Mock(side_effect=env.compute_reward)
+    given = {"compute_reward": raising, "prioritized": True, "rest": rest}
+    buffer = HindsightReplayBuffer(40, env, seed=0, **given)
     for i in range(29):
         add(buffer, np.array([2 * i, 2 * i + 1]), no, no | (i % 5 == 4))
     before = everything(buffer)
-    env.fails_at = env.calls + 1
+    raising.side_effect = ZeroDivisionError("the user's own")
     with pytest.raises(ZeroDivisionError):
         add(buffer, np.array([58, 59]), ~no, no)
     assert everything(buffer) == before
+    raising.side_effect = env.compute_reward
     add(buffer, np.array([58, 59]), ~no, no)
     assert buffer.ring.position == 30 and everything(buffer) != before
 
@@ -326,8 +268,6 @@ def test_invalid_samples_and_priorities():
     with pytest.raises(ValueError, match="there are no priorities"):
         buffer.update_priorities(np.zeros(1, int), np.zeros(1))
     buffer = HindsightReplayBuffer(50, Numbered(), seed=0, prioritized=True)
-    with pytest.raises(ValueError, match="priorities: shape"):
-        buffer.update_priorities(np.zeros(2, int), np.zeros(3))
     with pytest.raises(ValueError, match="indexes: an array of shape"):
         buffer.update_priorities(np.zeros(1), np.zeros(1))
 
@@ -345,75 +285,47 @@ def some(seed: int = 0, size: int = 30, **arguments) -> HindsightReplayBuffer:
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-def test_it_continues_where_it_was_saved(tmp_path, prioritized):
-    """With open episodes, priorities and the generator."""
-    numbers_of_numpy = {"size": np.int64(30), "alpha": np.float32(0.5)}
-    buffer = some(prioritized=prioritized, **numbers_of_numpy)
-    other = some(5, prioritized=prioritized, alpha=0.5)
+@pytest.mark.parametrize("way", ["file", "copy", "pickle"])
+def test_a_saved_or_copied_buffer_continues_as_the_original(tmp_path, way, prioritized):
+    """With open episodes, priorities, the generator and the functions that were passed in."""
+    given = {"prioritized": prioritized, "compute_terminated": lambda a, d, i: (a == d).all(-1)}
+    buffer = some(size=np.int64(30), alpha=np.float32(0.5), **given)
     if prioritized:
         buffer.update_priorities(buffer.sample(5).indexes, np.arange(5))
-    buffer.save(tmp_path / "buffer.pt")
-    other.clear()
-    other.load(str(tmp_path / "buffer.pt"))
-    for i in range(100, 110):
-        for each in (buffer, other):
-            over = np.array([i == 104, i == 108])
-            add(each, np.array([2 * i, 2 * i + 1]), over, over)
-            each.sample(16)
-        assert everything(buffer) == everything(other)
-    assert [path.name for path in tmp_path.iterdir()] == ["buffer.pt"], "nothing is left beside it"
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))])
-def test_it_can_be_copied_and_pickled(copied):
-    """Original and copy then behave alike.
-
-    Functions passed in are copied; the environment has to be set again.
-    """
-    buffer = some(prioritized=True, compute_terminated=lambda a, d, i: (a == d).all(-1))
-    other = copied(buffer)
-    half = copied(HindsightReplayBuffer(9, Numbered(), compute_reward=lambda *_: 1.0))
-    add(half, np.array(0), False, True)
-    for wanting in (other, half):
+    if way == "file":
+        other = some(5, alpha=0.5, **given)
+        buffer.save(tmp_path / "buffer.pt")
+        other.load(str(tmp_path / "buffer.pt"))
+    else:
+        other = copy.deepcopy(buffer) if way == "copy" else pickle.loads(pickle.dumps(buffer))
         with pytest.raises(ValueError, match="without its environment; call set_env"):
-            wanting.sample(4)
-    other = copied(buffer)
-    other.set_env(Numbered(2))
-    for each in (buffer, other):
-        for i in range(100, 140):
+            add(other, np.array([0, 1]), np.ones(2), np.zeros(2))
+        other.set_env(Numbered(2))
+    for i in range(100, 140):
+        for each in (buffer, other):
             over = np.array([i % 3 == 0, i % 5 == 0])
             add(each, np.array([2 * i, 2 * i + 1]), over, over)
-            each.update_priorities(each.sample(8).indexes, np.arange(8))
-    assert everything(buffer) == everything(other)
-    functions = {"compute_reward": lambda a, d, i: np.full(len(a), 7.0)}
-    functions["compute_terminated"] = lambda a, d, i: np.ones(len(a))
-    given = copied(HindsightReplayBuffer(30, Numbered(), k=10**9, seed=0, **functions))
-    add(given, np.array(0), False, True)
-    assert given.sample(4).rewards.tolist() == [7.0] * 4
+            sample = each.sample(8)
+            if prioritized:
+                each.update_priorities(sample.indexes, np.arange(8))
+        assert everything(buffer) == everything(other)
 
 
-def changed_ring(path: Path, **arrays) -> None:
-    """Write other arrays of the ring into a file."""
-    saved = load(path)
-    save(path, {**saved, "ring": {**saved["ring"], **arrays}})
-
-
-#: Ways to damage a file; how files in general are read is tested in test_files_from_elsewhere.
-DAMAGE = {
-    "missing": Path.unlink,
-    "text": lambda path: path.write_text("a text of another kind"),
-    "other": lambda path: save(path, {"rows": torch.zeros(3)}),
-    "short": lambda path: changed_ring(path, rows=load(path)["ring"]["rows"][:, :, :-1].clone()),
-    "spread": lambda path: changed_ring(path, before=torch.zeros(1, 1, 1, dtype=torch.int32)),
-    "more": lambda path: changed_ring(path, more=torch.zeros(3)),
-}
-
-
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_file_leaves_the_buffer_as_it_was(tmp_path, kind):
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},  # a file of another kind
+        {"rows": torch.zeros(1, 2, 14, ROW.width)},  # a step too few
+        {"before": torch.zeros(1, 1, 1, dtype=torch.int32)},  # would be broadcast
+        {"more": torch.zeros(3)},
+    ],
+)
+def test_a_damaged_file_leaves_the_buffer_as_it_was(tmp_path, arrays):
+    """How files in general are read is tested in test_files_from_elsewhere."""
     path = tmp_path / "buffer.pt"
     some().save(path)
-    DAMAGE[kind](path)
+    saved = load(path)
+    save(path, {**saved, "ring": saved["ring"] | arrays} if arrays else {"rows": torch.zeros(3)})
     buffer = some(3)
     before = everything(buffer)
     with pytest.raises(FileError, match=r"buffer\.pt: ") as error:
