@@ -318,9 +318,6 @@ def second_paper(
 ) -> Path:
     """Write an experiment with the arms of config.yaml and what the second paper records besides:
     cost, importance weights, entropies; return the folder of its tables.
-
-    Under `released` the targeted runs are those of MEHER, as in the real plans (which have no
-    near_far there).
     """
     if name == "sac_grid":  # fewer levels than in config.yaml
         levels = [level for level in levels_of(name)
@@ -345,13 +342,6 @@ def second_paper(
         return {"extra": extra, "switch_step": switch, "spec_overrides": overrides}
 
     path = write_experiment(root, name, arms=arms_of(name), levels=levels, more_of=more, **settings)
-    plan = json.loads(path.read_text())
-    for entry in plan["entries"]:
-        if entry["arm"] == "targeted MEHER" and entry["fidelity"] == "released":
-            entry["cell"] = entry["cell"].replace("cells/targeted-", "cells/s_ratio-")
-            if name != "near_far":
-                entry["cell"] = entry["cell"].replace("/targeted meher-", "/meher-")
-    path.write_text(json.dumps(plan))
     summarise(path, root)
     return path.parent
 

@@ -1,8 +1,9 @@
 """The rules."""
 
+import pandas as pd
 import pytest
 
-from hindsight.claims.evidence import Measured, Untested
+from hindsight.claims.evidence import RUN, Measured, Untested, of_values
 from hindsight.claims.rules import RULES
 
 COUNTED = {"n_conditions": 12, "words": {"compared": 5}}
@@ -38,8 +39,10 @@ def test_each_rule(rule, limits, found, holds):
     [("race", {"more_than": 6}), ("level", {"at_least": 1}), ("lean", {"above": 0}),
      ("equal", {"within": 0.1})],
 )  # fmt: skip
-def test_without_an_interval_there_is_no_verdict(rule, limits):
-    found = Measured(0.5, n_seeds=4, ahead=12, **COUNTED)
+def test_few_seeds_carry_no_interval_and_so_no_verdict(rule, limits):
+    runs = pd.MultiIndex.from_product([["one", "another"], range(4)], names=RUN)
+    found = of_values(pd.Series(0.5, runs), **COUNTED)
+    assert found.value == 0.5 and found.ahead == 2
     with pytest.raises(Untested, match="only 4 seeds; an interval needs five"):
         RULES[rule].holds(found, **limits)
 
