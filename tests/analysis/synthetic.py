@@ -44,9 +44,6 @@ PPO_ALONE = tuple(name for name in TRAIN_ONLY if name not in ("policy_entropy", 
 EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
-#: Arms in which hindsight is switched off.
-SWITCHED = ("PPO-HER-2-PPO", "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)")
-
 
 def specification(
     overrides: dict[str, Any] | None = None, seeds: int = 4, steps: int = 40 * N_STEPS
@@ -171,11 +168,8 @@ def success_of(
     hard += (
         0.4 * (spawn == "random")
         + 1.2 * arm.startswith("PPO") * ("HER" not in arm)
-        + 0.4 * (arm == "PPO-HER, moved only")
     )
     hard += 4.0 * (level.get("s_ratio", 0.55) - 0.55) ** 2
-    hard += 0.2 * np.log2(level.get("failure_distance", 1.1))
-    hard += {"squashed": 0.3, "annealed": 0.6}.get(level.get("exploration", ""), 0.0)
     rng = np.random.default_rng([seed, *map(ord, f"{arm}{level}{spawn}{prey}")])
     middle = 0.12 + 0.16 * hard + 0.04 * rng.standard_normal()
     top = 0.99 if rng.random() > 0.15 * hard else 0.2
@@ -319,10 +313,6 @@ def second_paper(
     """Write an experiment with the arms of config.yaml and what the second paper records besides:
     cost, importance weights, entropies; return the folder of its tables.
     """
-    if name == "sac_grid":  # fewer levels than in config.yaml
-        levels = [level for level in levels_of(name)
-                  if level["k"] in (1, 4) and level["strategy"] != "episode"
-                  and level["learning_rate"] > 3e-5]  # fmt: skip
     settings = {"seeds": 5, "iterations": 16} | settings
     grid = N_STEPS * np.arange(1.0, settings["iterations"] + 1)
 
@@ -332,14 +322,13 @@ def second_paper(
 
         def switch(seed: int) -> int | None:
             above = grid[success(seed, grid) >= level.get("until_success", 0.5)]
-            return int(above[0]) if above.size and arm in SWITCHED else None
+            return int(above[0]) if above.size and arm == "PPO-HER-2-PPO" else None
 
         def extra(seed: int, steps: Array) -> dict[str, Array]:
             hindsight = np.full(steps.shape, arm != "PPO") & (steps <= (switch(seed) or np.inf))
             return _second_papers_columns(level, success(seed, steps), hindsight)
 
-        overrides = {"hindsight": {"until_success": 0.5}} if arm in SWITCHED else {}
-        return {"extra": extra, "switch_step": switch, "spec_overrides": overrides}
+        return {"extra": extra, "switch_step": switch}
 
     path = write_experiment(root, name, arms=arms_of(name), levels=levels, more_of=more, **settings)
     summarise(path, root)
@@ -350,12 +339,11 @@ def _second_papers_columns(
     level: dict[str, Any], success: Array, hindsight: NDArray[np.bool_]
 ) -> dict[str, Array]:
     seconds = 2.0 * np.cumsum(np.where(hindsight, 2.2, 1.0))
-    weight = {"squashed": 30.0, "annealed": 400.0}.get(level.get("exploration", ""), 4.0)
     share = level.get("s_ratio", 0.5) * success
     return {
         "hindsight": hindsight.astype(float), "updates": np.where(hindsight, 640.0, 320.0),
         "cpu_seconds": seconds, "wall_seconds": seconds,
-        "hindsight_log_ratio_max": np.where(hindsight, weight * np.exp(0.5 * success), -np.inf),
+        "hindsight_log_ratio_max": np.where(hindsight, 4.0 * np.exp(0.5 * success), -np.inf),
         "reward_entropy": 0.2 + share * (1.3 - share), "action_entropy": 3.2 - 1.1 * success,
         "observation_entropy": 4.2 - 0.4 * success,
     }  # fmt: skip
