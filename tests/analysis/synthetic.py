@@ -27,14 +27,13 @@ from hindsight.analysis import summarise as analysis
 from hindsight.io.checksums import sealed
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PAPERS_TASK, condition_name, load
+from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 
 Array = NDArray[np.float64]
 CurveFunction = Callable[[int, Array], Array]
 ExtraFunction = Callable[[int, Array], dict[str, Array]]
 
 N_STEPS = 2048
-SPAWNS = ("random", "apart")
-PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
 CONDITIONS = tuple((spawn, prey) for spawn in SPAWNS for prey in PREYS)
 TRAIN_ONLY = (
     "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
@@ -71,7 +70,7 @@ def constant(success: float) -> CurveFunction:
 
 
 def _run(
-    seed: int, success: Array, env_steps: Array, early_end: float, seconds_per_step: float
+    seed: int, success: Array, env_steps: Array, early_end: float
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A run's training rows and its metadata, cut at `early_end` x its first perfect step."""
     budget = env_steps[-1]
@@ -82,8 +81,8 @@ def _run(
     success, env_steps = success[:keep], env_steps[:keep]
     rows = pd.DataFrame({
         "seed": seed, "iteration": np.arange(1, keep + 1), "env_steps": env_steps,
-        "wall_seconds": 1.5 * seconds_per_step * env_steps,
-        "cpu_seconds": seconds_per_step * env_steps,
+        "wall_seconds": 1.5e-3 * env_steps,
+        "cpu_seconds": 1e-3 * env_steps,
         "episodes": np.maximum(100.0, env_steps // 20),
         "return_mean": 2.0 * success - 1.0, "success_rate": success,
         # no two runs are the same
@@ -103,8 +102,6 @@ def write_cell(
     seeds: int = 4,
     curve_fn: CurveFunction | None = None,
     iterations: int = 40,
-    seconds_per_step: float = 1e-3,
-    evaluate_every: int = 5,
     extra: ExtraFunction | None = None,
     switch_step: Callable[[int], int | None] | None = None,
     every: int = N_STEPS,
@@ -113,11 +110,11 @@ def write_cell(
 
     `curve_fn(seed, env_steps)` gives the success rate in [0, 1] at every rollout; the return is
     2 success - 1. A run is cut at 1.3 times the step at which its success rate is first 1, as
-    training does. Training time is `seconds_per_step` x steps on the CPU clock and half as much
-    again on the wall clock. Evaluation rows repeat the training window's numbers every
-    `evaluate_every` rollouts and at the run's end. A file of another algorithm than PPO lacks what
-    only PPO notes, but for its entropy. `extra(seed, env_steps)` adds or replaces
-    columns of a run, `switch_step(seed)` says when it switched (without either: an older file).
+    training does. Training time is a millisecond a step on the CPU clock and half as much again on
+    the wall clock. Evaluation rows repeat the training window's numbers every five rollouts and at
+    the run's end. A file of another algorithm than PPO lacks what only PPO notes, but for its
+    entropy. `extra(seed, env_steps)` adds or replaces columns of a run, `switch_step(seed)` says
+    when it switched (without either: an older file).
     """
     curve_fn = curve_fn or constant(0.5)
     spec = specification(spec_overrides, seeds, iterations * every)
@@ -125,12 +122,12 @@ def write_cell(
     train, tests, runs = [], [], []
     for seed in range(seeds):
         success = np.clip(np.asarray(curve_fn(seed, grid), dtype=np.float64), 0.0, 1.0)
-        rows, run = _run(seed, success, grid, spec["early_end"], seconds_per_step)
+        rows, run = _run(seed, success, grid, spec["early_end"])
         if extra is not None:
             rows = rows.assign(**extra(seed, rows["env_steps"].to_numpy()))
         if switch_step is not None:
             run["switch_step"] = switch_step(seed)
-        tested = (rows["iteration"] % evaluate_every == 0) | (rows["iteration"] == len(rows))
+        tested = (rows["iteration"] % 5 == 0) | (rows["iteration"] == len(rows))
         tests.append(rows[tested].assign(phase="evaluation", **dict.fromkeys(TRAIN_ONLY, np.nan)))
         only = rows.columns.intersection(EVALUATION_ONLY)
         train.append(rows.assign(phase="train", **dict.fromkeys(only, np.nan)))
@@ -279,12 +276,7 @@ def write_experiment(
         more = more_of(arm, level, spawn, prey) if more_of else {}
         if not (root / cell).exists():
             place = {"environment.spawn": spawn or "random", "environment.prey": prey}
-            settings: dict[str, Any] = {
-                "seeds": seeds,
-                "curve_fn": curve,
-                "iterations": iterations,
-                "seconds_per_step": 1.6e-3 if "HER" in arm else 1e-3,
-            }
+            settings: dict[str, Any] = {"seeds": seeds, "curve_fn": curve, "iterations": iterations}
             overrides = {"spec_overrides": place | more.get("spec_overrides", {})}
             write_cell(root / cell, **(settings | more | overrides))
         steps = more.get("iterations", iterations) * more.get("every", N_STEPS)

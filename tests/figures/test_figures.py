@@ -309,6 +309,7 @@ def _own(root: Path, levels: list[dict[str, Any]], conditions: Any) -> Path:
 )
 def test_any_experiment_has_figures(grid, conditions, tmp_path):
     tables, levels = _own(tmp_path, GRIDS[grid], conditions), GRIDS[grid]
+    assert pd.read_csv(tables / "mine/m_c.csv").empty  # only levels of one number have an M_c
     own = specs.names_for("mine", ["described"])
     assert own == [f"{name}_mine_described" for name in ("curves", "solved_share", "aggregate")]
     curves, shares, together = (drawn(name, tables) for name in own)
