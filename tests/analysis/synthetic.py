@@ -162,10 +162,7 @@ def success_of(
 ) -> Array:
     """Success rate by the part of the budget: rises, and then falls a little."""
     hard = {"static": 0.0, "random": 0.3, "attract": 0.1, "repel": 1.0}.get(prey, 0.7)
-    hard += (
-        0.4 * (spawn == "random")
-        + 1.2 * arm.startswith("PPO") * ("HER" not in arm)
-    )
+    hard += 0.4 * (spawn == "random") + 1.2 * arm.startswith("PPO") * ("HER" not in arm)
     hard += 4.0 * (level.get("s_ratio", 0.55) - 0.55) ** 2
     rng = np.random.default_rng([seed, *map(ord, f"{arm}{level}{spawn}{prey}")])
     middle = 0.12 + 0.16 * hard + 0.04 * rng.standard_normal()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def judged(tables: Path) -> list[dict[str, Any]]:
-    """All verdicts, their numbers to twelve digits: the order of arms changes how they are added."""
+    """All verdicts; numbers to twelve digits, because sums depend on the order of the arms."""
     rows = json.dumps([row_of(verdict) for verdict in evaluate(tables)])
     found: list[dict[str, Any]] = json.loads(rows, parse_float=lambda x: round(float(x), 12))
     return found

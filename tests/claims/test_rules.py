@@ -45,5 +45,3 @@ def test_few_seeds_carry_no_interval_and_so_no_verdict(rule, limits):
     assert found.value == 0.5 and found.ahead == 2
     with pytest.raises(Untested, match="only 4 seeds; an interval needs five"):
         RULES[rule].holds(found, **limits)
-
-

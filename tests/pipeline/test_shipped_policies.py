@@ -39,8 +39,6 @@ def test_the_actor_alone_acts_the_same(name, tmp_path):
     assert torch.equal(policy_of(spec, row[None])(obs), policy_of(spec, found[None])(obs))
 
 
-
-
 @pytest.mark.parametrize("path", KINDS.values(), ids=list(KINDS))
 def test_a_published_policy_succeeds_as_recorded(path):
     result = load(path)["result"]

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
-from tests.test_docs import links, places
 
 from hindsight.figures.specs import names_for
 from hindsight.io.checksums import about
@@ -24,6 +23,7 @@ from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, r
 from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
 from tests.report.conftest import FIGURES, REPOSITORY, TABLES, Project
+from tests.test_docs import links, places
 
 
 class Tags(HTMLParser):

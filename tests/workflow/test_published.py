@@ -4,12 +4,9 @@ import re
 from html import unescape
 from pathlib import Path
 
-
 from hindsight.specs.config import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
-
-
 
 
 def test_the_scoreboard_in_the_repository_is_that_of_the_published_results(published_project):
