@@ -200,7 +200,7 @@ def test_rows_of_one_episode_each_are_all_kept_with_what_newer_files_record(poin
     run = point_reach["runs.parquet"].query(of_one).iloc[0]
     assert (run["updates"], run["hindsight_log_ratio_max"]) == (320 * 600, 1600)
     tests = point_reach["evaluations.parquet"].query(of_one)
-    np.testing.assert_allclose(tests["reward_entropy"], row[4::5] / 100, rtol=1e-6)
+    np.testing.assert_allclose(tests["reward_entropy"], row[29::30] / 100, rtol=1e-6)
 
 
 def test_the_printed_window_is_episodes_126_to_150():

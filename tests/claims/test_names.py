@@ -28,7 +28,7 @@ def test_a_renamed_arm_changes_no_verdict(tmp_path):
     for name in FIRST:
         arms = ("PPO", "PPO-HER", "SAC", "SAC-HER") if name == "algorithms" else None
         summarised(
-            tmp_path, name, arms=arms, conditions=CONDITIONS[:3], seeds=5, iterations=10,
+            tmp_path, name, arms=arms, conditions=CONDITIONS[:2], seeds=5, iterations=10,
             fidelities=("described",),
         )  # fmt: skip
     for name in SECOND:
