@@ -33,6 +33,14 @@ def test_quantiles_are_numpys_over_the_seeds_that_have_a_value(values):
     np.testing.assert_allclose(metrics.quantiles(values, levels), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("scaled", "expected"),
+    [([0.5, 0.88, 0.6], 76.0), ([0.7], 0.0), ([0.0, 0.4], 7900.0), ([0.0, 0.0], NAN)],
+)
+def test_sensitivity_by_hand(scaled, expected):
+    assert metrics.sensitivity(scaled) == pytest.approx(expected, nan_ok=True)
+
+
 def test_the_grid_is_continued_within_the_budget():
     np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 8000), [2048, 4096, 6144])
     np.testing.assert_array_equal(metrics.extend_grid([2048, 4096], 8192)[-1], 8192)

@@ -72,6 +72,13 @@ def test_runs_of_known_curves(known):
     assert row["auc"] == pytest.approx(14 / 20)
 
 
+def test_seed_curves_end_where_the_run_ends(known):
+    curves = known["seed_curves.parquet"].query("arm == 'PPO-HER' and prey == 'static'")
+    ends = curves.groupby("seed")["env_steps"].max() / N_STEPS
+    np.testing.assert_array_equal(ends, [4, 6, 7, 8, 10])
+    assert curves["policy_entropy"].notna().all()
+
+
 def test_tests_of_known_curves(known):
     table = known["tests.csv"].query("baseline == 'PPO' and arm == 'PPO-HER'")
     row = one(table, prey="random", metric="auc")

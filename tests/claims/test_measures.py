@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from hindsight.claims import Verdict, evaluate, write_claims
+from hindsight.claims.measures import lean
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
@@ -137,3 +138,21 @@ def test_what_is_too_little_to_compare_is_said(tmp_path):
     assert found["M2a"].why == "PPO-HER has no results over as many steps"
     found = judged(tmp_path / "two", "s_ratio", lambda *_: rise(4), levels=S_RATIOS[:2], **few)
     assert found["M1"].why == found["M3"].why == "only 2 S have results"
+
+
+def test_ppo_her_counts_as_far_as_meher_went(tmp_path):
+    """Trained for 40 rollouts, it learns after 30; MEHER had 20 and learned after 4."""
+    few: dict[str, Any] = {"conditions": CONDITIONS[:1], "seeds": 6}
+    judged(tmp_path, "algorithms", lambda *_: rise(30), arms=["PPO-HER"], iterations=40, **few)
+    few |= {"arms": ["MEHER"], "levels": S_RATIOS}
+    m2a = judged(tmp_path, "s_ratio", lambda *_: rise(4), **few)["M2a"].measured
+    assert m2a.value == pytest.approx(np.log2(20 / 4))
+
+
+def test_lean_by_hand():
+    # 0.2 has no mirror image and 0.5 is its own: neither counts.
+    levels = np.array([0.0, 0.1, 0.2, 0.5, 0.9, 1.0])
+    values = np.array([0.1, 0.2, 9.0, 9.0, 0.5, 0.3])
+    assert lean(levels, values) == pytest.approx(0.4 - 0.15)
+    np.testing.assert_allclose(lean(levels, np.stack([values, 2 * values])), [0.25, 0.5])
+    assert np.isnan(lean(levels[2:4], values[2:4]))
