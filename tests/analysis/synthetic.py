@@ -27,14 +27,13 @@ from hindsight.analysis import summarise as analysis
 from hindsight.io.checksums import sealed
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PAPERS_TASK, condition_name, load
+from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
 
 Array = NDArray[np.float64]
 CurveFunction = Callable[[int, Array], Array]
 ExtraFunction = Callable[[int, Array], dict[str, Array]]
 
 N_STEPS = 2048
-SPAWNS = ("random", "apart")
-PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
 CONDITIONS = tuple((spawn, prey) for spawn in SPAWNS for prey in PREYS)
 TRAIN_ONLY = (
     "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
@@ -43,9 +42,6 @@ TRAIN_ONLY = (
 PPO_ALONE = tuple(name for name in TRAIN_ONLY if name not in ("policy_entropy", "updates"))
 EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
-
-#: Arms in which hindsight is switched off.
-SWITCHED = ("PPO-HER-2-PPO", "PPO-HER-2-MEHER", "PPO-HER-2-MEHER (steps)")
 
 
 def specification(
@@ -74,7 +70,7 @@ def constant(success: float) -> CurveFunction:
 
 
 def _run(
-    seed: int, success: Array, env_steps: Array, early_end: float, seconds_per_step: float
+    seed: int, success: Array, env_steps: Array, early_end: float
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A run's training rows and its metadata, cut at `early_end` x its first perfect step."""
     budget = env_steps[-1]
@@ -85,8 +81,8 @@ def _run(
     success, env_steps = success[:keep], env_steps[:keep]
     rows = pd.DataFrame({
         "seed": seed, "iteration": np.arange(1, keep + 1), "env_steps": env_steps,
-        "wall_seconds": 1.5 * seconds_per_step * env_steps,
-        "cpu_seconds": seconds_per_step * env_steps,
+        "wall_seconds": 1.5e-3 * env_steps,
+        "cpu_seconds": 1e-3 * env_steps,
         "episodes": np.maximum(100.0, env_steps // 20),
         "return_mean": 2.0 * success - 1.0, "success_rate": success,
         # no two runs are the same
@@ -106,8 +102,6 @@ def write_cell(
     seeds: int = 4,
     curve_fn: CurveFunction | None = None,
     iterations: int = 40,
-    seconds_per_step: float = 1e-3,
-    evaluate_every: int = 5,
     extra: ExtraFunction | None = None,
     switch_step: Callable[[int], int | None] | None = None,
     every: int = N_STEPS,
@@ -116,11 +110,11 @@ def write_cell(
 
     `curve_fn(seed, env_steps)` gives the success rate in [0, 1] at every rollout; the return is
     2 success - 1. A run is cut at 1.3 times the step at which its success rate is first 1, as
-    training does. Training time is `seconds_per_step` x steps on the CPU clock and half as much
-    again on the wall clock. Evaluation rows repeat the training window's numbers every
-    `evaluate_every` rollouts and at the run's end. A file of another algorithm than PPO lacks what
-    only PPO notes, but for its entropy. `extra(seed, env_steps)` adds or replaces
-    columns of a run, `switch_step(seed)` says when it switched (without either: an older file).
+    training does. Training time is a millisecond a step on the CPU clock and half as much again on
+    the wall clock. Evaluation rows repeat the training window's numbers every five rollouts and at
+    the run's end. A file of another algorithm than PPO lacks what only PPO notes, but for its
+    entropy. `extra(seed, env_steps)` adds or replaces columns of a run, `switch_step(seed)` says
+    when it switched (without either: an older file).
     """
     curve_fn = curve_fn or constant(0.5)
     spec = specification(spec_overrides, seeds, iterations * every)
@@ -128,12 +122,12 @@ def write_cell(
     train, tests, runs = [], [], []
     for seed in range(seeds):
         success = np.clip(np.asarray(curve_fn(seed, grid), dtype=np.float64), 0.0, 1.0)
-        rows, run = _run(seed, success, grid, spec["early_end"], seconds_per_step)
+        rows, run = _run(seed, success, grid, spec["early_end"])
         if extra is not None:
             rows = rows.assign(**extra(seed, rows["env_steps"].to_numpy()))
         if switch_step is not None:
             run["switch_step"] = switch_step(seed)
-        tested = (rows["iteration"] % evaluate_every == 0) | (rows["iteration"] == len(rows))
+        tested = (rows["iteration"] % 5 == 0) | (rows["iteration"] == len(rows))
         tests.append(rows[tested].assign(phase="evaluation", **dict.fromkeys(TRAIN_ONLY, np.nan)))
         only = rows.columns.intersection(EVALUATION_ONLY)
         train.append(rows.assign(phase="train", **dict.fromkeys(only, np.nan)))
@@ -168,14 +162,8 @@ def success_of(
 ) -> Array:
     """Success rate by the part of the budget: rises, and then falls a little."""
     hard = {"static": 0.0, "random": 0.3, "attract": 0.1, "repel": 1.0}.get(prey, 0.7)
-    hard += (
-        0.4 * (spawn == "random")
-        + 1.2 * arm.startswith("PPO") * ("HER" not in arm)
-        + 0.4 * (arm == "PPO-HER, moved only")
-    )
+    hard += 0.4 * (spawn == "random") + 1.2 * arm.startswith("PPO") * ("HER" not in arm)
     hard += 4.0 * (level.get("s_ratio", 0.55) - 0.55) ** 2
-    hard += 0.2 * np.log2(level.get("failure_distance", 1.1))
-    hard += {"squashed": 0.3, "annealed": 0.6}.get(level.get("exploration", ""), 0.0)
     rng = np.random.default_rng([seed, *map(ord, f"{arm}{level}{spawn}{prey}")])
     middle = 0.12 + 0.16 * hard + 0.04 * rng.standard_normal()
     top = 0.99 if rng.random() > 0.15 * hard else 0.2
@@ -285,12 +273,7 @@ def write_experiment(
         more = more_of(arm, level, spawn, prey) if more_of else {}
         if not (root / cell).exists():
             place = {"environment.spawn": spawn or "random", "environment.prey": prey}
-            settings: dict[str, Any] = {
-                "seeds": seeds,
-                "curve_fn": curve,
-                "iterations": iterations,
-                "seconds_per_step": 1.6e-3 if "HER" in arm else 1e-3,
-            }
+            settings: dict[str, Any] = {"seeds": seeds, "curve_fn": curve, "iterations": iterations}
             overrides = {"spec_overrides": place | more.get("spec_overrides", {})}
             write_cell(root / cell, **(settings | more | overrides))
         steps = more.get("iterations", iterations) * more.get("every", N_STEPS)
@@ -318,14 +301,7 @@ def second_paper(
 ) -> Path:
     """Write an experiment with the arms of config.yaml and what the second paper records besides:
     cost, importance weights, entropies; return the folder of its tables.
-
-    Under `released` the targeted runs are those of MEHER, as in the real plans (which have no
-    near_far there).
     """
-    if name == "sac_grid":  # fewer levels than in config.yaml
-        levels = [level for level in levels_of(name)
-                  if level["k"] in (1, 4) and level["strategy"] != "episode"
-                  and level["learning_rate"] > 3e-5]  # fmt: skip
     settings = {"seeds": 5, "iterations": 16} | settings
     grid = N_STEPS * np.arange(1.0, settings["iterations"] + 1)
 
@@ -335,23 +311,15 @@ def second_paper(
 
         def switch(seed: int) -> int | None:
             above = grid[success(seed, grid) >= level.get("until_success", 0.5)]
-            return int(above[0]) if above.size and arm in SWITCHED else None
+            return int(above[0]) if above.size and arm == "PPO-HER-2-PPO" else None
 
         def extra(seed: int, steps: Array) -> dict[str, Array]:
             hindsight = np.full(steps.shape, arm != "PPO") & (steps <= (switch(seed) or np.inf))
             return _second_papers_columns(level, success(seed, steps), hindsight)
 
-        overrides = {"hindsight": {"until_success": 0.5}} if arm in SWITCHED else {}
-        return {"extra": extra, "switch_step": switch, "spec_overrides": overrides}
+        return {"extra": extra, "switch_step": switch}
 
     path = write_experiment(root, name, arms=arms_of(name), levels=levels, more_of=more, **settings)
-    plan = json.loads(path.read_text())
-    for entry in plan["entries"]:
-        if entry["arm"] == "targeted MEHER" and entry["fidelity"] == "released":
-            entry["cell"] = entry["cell"].replace("cells/targeted-", "cells/s_ratio-")
-            if name != "near_far":
-                entry["cell"] = entry["cell"].replace("/targeted meher-", "/meher-")
-    path.write_text(json.dumps(plan))
     summarise(path, root)
     return path.parent
 
@@ -360,12 +328,11 @@ def _second_papers_columns(
     level: dict[str, Any], success: Array, hindsight: NDArray[np.bool_]
 ) -> dict[str, Array]:
     seconds = 2.0 * np.cumsum(np.where(hindsight, 2.2, 1.0))
-    weight = {"squashed": 30.0, "annealed": 400.0}.get(level.get("exploration", ""), 4.0)
     share = level.get("s_ratio", 0.5) * success
     return {
         "hindsight": hindsight.astype(float), "updates": np.where(hindsight, 640.0, 320.0),
         "cpu_seconds": seconds, "wall_seconds": seconds,
-        "hindsight_log_ratio_max": np.where(hindsight, weight * np.exp(0.5 * success), -np.inf),
+        "hindsight_log_ratio_max": np.where(hindsight, 4.0 * np.exp(0.5 * success), -np.inf),
         "reward_entropy": 0.2 + share * (1.3 - share), "action_entropy": 3.2 - 1.1 * success,
         "observation_entropy": 4.2 - 0.4 * success,
     }  # fmt: skip

@@ -127,19 +127,6 @@ def test_where_nothing_is_learned_no_level_is_best(tmp_path):
     assert best[["best_level", "low", "high"]].isna().all().all()
 
 
-@pytest.mark.parametrize(
-    "levels",
-    [
-        [{"s_ratio": 0.5, "k": k} for k in (1, 2)],
-        [{"exploration": name} for name in ("gaussian", "annealed")],
-        [{}],
-    ],
-)
-def test_only_one_number_that_varies_is_scored(tmp_path, levels):
-    tables = tables_of(tmp_path, levels=levels, curve_of=lambda *_: noisy(0.5))
-    assert tables["m_c.csv"].empty and tables["best_level.csv"].empty
-
-
 def test_the_bounds_of_the_best_level_are_levels():
     # In 25 of 1000 draws the lowest level is best: the 2.5 % quantile lies between two levels.
     replicates = np.tile([0.1, 0.5, 0.2], (1000, 1))

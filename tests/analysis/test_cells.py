@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hindsight.analysis.cells import COLUMNS, OPTIONAL, ResultError, load_cell
+from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checksums import ABOUT, about, sealed
 from hindsight.report.provenance import collect
@@ -39,36 +39,16 @@ def path(tmp_path):
     return write_cell(tmp_path / "cell.parquet", seeds=3, iterations=20, curve_fn=rising)
 
 
-def test_a_whole_file_is_read_in_order(path):
-    cell = load_cell(path)
-    assert cell.path == path
-    assert cell.budget == 20 * N_STEPS
-    assert cell.clock_column == "cpu_seconds"
-    assert set(COLUMNS) - {"phase"} <= set(pd.DataFrame(cell.training).columns)
-    lengths = pd.DataFrame(cell.training).groupby("seed").size()
-    # Seed 0 is first perfect at its last step; seed 2 at its first, and ends 1.3 times later.
-    assert lengths.to_dict() == {0: 20, 1: 20, 2: 2}
-    assert cell.metadata["runs"][2]["perfect_step"] == N_STEPS
-    assert pd.DataFrame(cell.training)["policy_entropy"].notna().all()
-    assert pd.DataFrame(cell.tests)["policy_entropy"].isna().all()
-    order = pd.DataFrame(cell.training)[["seed", "env_steps"]]
-    assert order.equals(order.sort_values(["seed", "env_steps"]))
-
-
-def test_columns_of_newer_files_are_kept_and_those_that_older_lack_have_no_values(path):
-    rows = pq.read_table(path).to_pandas()
-    rows["hindsight"] = np.where(rows["phase"] == "train", 1.0, np.nan).astype(np.float32)
-    cell = load_cell(rewrite(path, rows))
-    assert (pd.DataFrame(cell.training)["hindsight"] == 1.0).all()
-    for rows in (pd.DataFrame(cell.training), pd.DataFrame(cell.tests)):
-        assert rows[list(OPTIONAL)].isna().all().all()
-
-
 def test_rows_may_come_in_any_order(path):
     whole = load_cell(path)
+    training = pd.DataFrame(whole.training)
+    # Seed 0 is first perfect at its last step; seed 2 at its first, and ends 1.3 times later.
+    assert training.groupby("seed").size().to_dict() == {0: 20, 1: 20, 2: 2}
+    order = training[["seed", "env_steps"]]
+    assert order.equals(order.sort_values(["seed", "env_steps"]))
     shuffled = pq.read_table(path).to_pandas().sample(frac=1.0, random_state=1)
     again = load_cell(rewrite(path, shuffled))
-    pd.testing.assert_frame_equal(pd.DataFrame(again.training), pd.DataFrame(whole.training))
+    pd.testing.assert_frame_equal(pd.DataFrame(again.training), training)
     pd.testing.assert_frame_equal(pd.DataFrame(again.tests), pd.DataFrame(whole.tests))
 
 
@@ -95,14 +75,7 @@ def _with_a_flipped_bit(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "damaged",
-    [
-        lambda path: b"",
-        lambda path: path.read_bytes()[: path.stat().st_size // 3],
-        lambda path: path.read_bytes()[:-9],
-        lambda path: b"seed,env_steps\n0,2048\n",
-        _with_a_flipped_bit,
-    ],
+    "damaged", [lambda path: b"", lambda path: path.read_bytes()[:-9], _with_a_flipped_bit]
 )
 def test_a_damaged_file(path, damaged):
     path.write_bytes(damaged(path))
@@ -131,15 +104,8 @@ def test_a_file_without_metadata_or_checksum(path):
     assert "its checksum is missing or does not match its content" in refused(path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"clock": None, "spec_hash": None}, "lacks spec_hash, clock"),
-        ({"clock": "sundial"}, "'sundial'"),
-    ],
-)
-def test_metadata_that_cannot_be(path, changes, named):
-    assert named in refused(rewrite(path, **changes))
+def test_metadata_that_lacks_something(path):
+    assert "lacks spec_hash, clock" in refused(rewrite(path, clock=None, spec_hash=None))
 
 
 def _without_a_last_test(rows: pd.DataFrame) -> pd.DataFrame:
@@ -163,22 +129,15 @@ def put(column, value, phase="evaluation"):
     return change
 
 
-def twice(phase):
-    """The first row of a phase, twice."""
-    return lambda rows: pd.concat([rows, rows[rows["phase"] == phase][:1]])
-
-
 @pytest.mark.parametrize(
     ("lie", "named", "says"),
     [
         (put("return_mean", np.nan), "return_mean of evaluation is nan at step 10240 of seed 0", 0),
         (put("return_mean", 1.2, "train"),
          "of training is 1.2 at step 2048 of seed 0, which lies between -1 and 1", 0),
-        (put("success_rate", -0.1, "train"), "success_rate of training is -0.1 at step 2048", 0),
         (put("episode_length", 22.5), "is 22.5 at step 10240 of seed 0, which lies between 1", 0),
         (put("env_steps", 10**6), "of evaluation is at step 1000000, its budget is 40960", 0),
-        (twice("evaluation"), "seed 0 has two rows of evaluation at step 10240", 0),
-        (twice("train"), "seed 0 has two rows of training at step 2048", 0),
+        (lambda rows: pd.concat([rows, rows[:1]]), "two rows of evaluation at step 10240", 0),
         # Seed 1 ends at step 40960: what the file says of its runs stays, or follows its rows.
         (lambda rows: rows[(rows.seed != 1) | (rows.phase != "train")], "3 seeds are specified", 0),
         (lambda rows: rows[(rows.seed != 1) | (rows.iteration < 15)],
@@ -212,14 +171,6 @@ def test_a_cell_that_was_paused_is_whole(path):
     rows = rows.assign(wall_seconds=rows.wall_seconds + np.float32(1e5))
     cell = load_cell(rewrite(path, rows, seconds=3e5))
     assert cell.training["cpu_seconds"].max() < 1e3
-
-
-def test_nothing_is_told_before_an_episode_has_finished(path):
-    rows = pq.read_table(path).to_pandas()
-    first = (rows["phase"] == "train") & (rows["iteration"] == 1)
-    rows.loc[first, "episodes"] = 0
-    rows.loc[first, ["return_mean", "success_rate", "episode_length"]] = np.nan
-    assert np.isnan(load_cell(rewrite(path, rows)).training["return_mean"]).sum() == 3
 
 
 @pytest.mark.parametrize("which", [[1], [0, 1]])
@@ -260,28 +211,15 @@ def test_the_returns_of_other_tasks_have_bounds_of_their_own(tmp_path, environme
         assert f"which lies between {low} and 0" in refused(changed)
 
 
-def write_named(folder: Path, **overrides: Any) -> Path:
-    """A results file under the name of its cell, as the workflow writes it."""
-    spec = specification(overrides, 2, 5 * N_STEPS)
-    path = write_cell(folder / f"ppo-{hash_of(spec)}.parquet", overrides, 2, iterations=5)
-    return rewrite(path, spec_hash=hash_of(spec))
-
-
-def test_exchanged_files_are_refused_by_name(tmp_path):
-    one, other = write_named(tmp_path), write_named(tmp_path, **{"environment.prey": "repel"})
-    assert load_cell(one).metadata["spec"]["environment"]["prey"] == "static"
-    left, right = one.read_bytes(), other.read_bytes()
-    one.write_bytes(right)
-    other.write_bytes(left)
-    hashes = one.stem[-10:], other.stem[-10:]
-    for path, held in ((one, hashes[1]), (other, hashes[0])):
-        assert f"it holds another cell, {held} of the code" in refused(path)
+def test_a_file_of_another_cell_than_its_name_says_is_refused(tmp_path):
+    spec = specification({}, 2, 5 * N_STEPS)
+    path = write_cell(tmp_path / f"ppo-{hash_of(spec)}.parquet", None, 2, iterations=5)
+    rewrite(path, spec_hash=hash_of(spec))
+    assert load_cell(path).metadata["spec"] == spec
+    spec["environment"]["prey"] = "repel"
+    # Changed under a valid seal, and then exchanged with the file of the other cell.
+    for changes in ({"spec": spec}, {"spec_hash": hash_of(spec)}):
+        rewrite(path, **changes)
+        assert f"it holds another cell, {hash_of(spec)} of the code" in refused(path)
         with pytest.raises(ResultError, match="it holds another cell"):
             collect([{"entries": [{"cell": str(path)}]}])
-
-
-def test_a_specification_that_was_changed_under_a_valid_seal_is_refused(tmp_path):
-    path = write_named(tmp_path)
-    spec = about(path)["spec"]
-    spec["environment"]["prey"] = "repel"
-    assert "it holds another cell" in refused(rewrite(path, spec=spec))

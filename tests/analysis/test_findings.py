@@ -74,15 +74,6 @@ def steps_of(runs: Runs, arm: str, conditions: str = "", clock: str = "env_steps
     })  # fmt: skip
 
 
-def last_tests(runs: Runs, arm: str) -> pd.Series:
-    return pd.Series([
-        float(run.tests["success_rate"].iloc[-1])
-        for (own, *_), by_seed in runs.items()
-        for run in by_seed.values()
-        if own == arm
-    ])  # fmt: skip
-
-
 def thousands(steps: float) -> str:
     return "never" if np.isinf(steps) else f"{int(steps / 1000 + 0.5)} 000"
 
@@ -96,14 +87,6 @@ def near(column: str, runs: dict[int, Run], step: int) -> float:
     """Median over runs of a column's mean over the five iterations up to a step."""
     rows = [run.train[run.train["env_steps"] <= step + 1024].tail(5) for run in runs.values()]
     return float(np.median([own[column].astype(float).mean() for own in rows]))
-
-
-def caught_near(runs: dict[int, Run], step: int) -> float:
-    return float(np.median(last_by(runs, step)))
-
-
-def caught_by(runs: dict[int, Run], step: int) -> float:
-    return float(np.mean(last_by(runs, step)))
 
 
 def last_by(runs: dict[int, Run], step: int) -> list[float]:
@@ -185,13 +168,13 @@ def test_why_it_works(findings, tested):
     facts = [
         f"its return is still −{-near('return_mean', runs['PPO'], end):.2f}",
         f"mean advantage is +{near('relabelled_advantage', hers, 30_000):.2f}",
-        f"mean action catches {percent(caught_near(hers, 75_000))} % of the prey",
+        f"mean action catches {percent(np.median(last_by(hers, 75_000)))} % of the prey",
         f"those of the copies {1 + z:.2f} at the end",
         f"{share:.1f} × {advantage:.2f} × {z:.2f} = {near('push', hers, end):.2f}",
         f"from {np.exp(near('log_std', hers, low)):.1f} after {low // 1000} 000 steps "
         f"to {np.exp(near('log_std', hers, end)):.1f}",
         f"the return stays at {near('return_mean', hers, end):.2f}",
-        f"while the mean action catches {percent(caught_near(hers, end))} %",
+        f"while the mean action catches {percent(np.median(last_by(hers, end)))} %",
         f"fades to {near('push', resting, 100_000):.3f}",
         f"falls from {few[0]:.2f} to {few[1]:.2f}",
         f"larger by {near('corrected', hers, end) - z:.3f}",
@@ -248,7 +231,8 @@ def test_how_the_recipe_was_chosen_and_tested(findings, cells, tested):
         return f"{medians[arm]:,.0f}".replace(",", " ")
 
     never = np.isinf(steps_of(chosen, "PPO-HER"))
-    short = {arm: (last_tests(tested, arm) < 0.95 - EPSILON).sum() for arm, *_ in tested}
+    last = cells("recipe").last_tests()["described"]
+    short = (last < 0.95 - EPSILON).groupby("arm").sum()
     assert np.isfinite(steps_of(tested, RECIPE)).all() and short[RECIPE] == 0
     facts = [
         f"return of 0.8 after {spelled(RECIPE)} steps",
@@ -296,23 +280,21 @@ def test_the_recipe_on_other_tasks(findings, cells):
             some = f" ({never} of {len(first)} never)" if 0 < never < len(first) / 2 else ""
             row_of.append(middle + some)
         facts.append(f"| {' | '.join(row_of)} |")
-    maze = {key: own for key, own in runs.items() if key[2] == "PointMaze"}
-    ends = [
-        last_tests(maze, f"{arm}{whole}").median()
-        for arm, whole in (
-            ("PPO", ""), ("PPO-HER", ""), ("recipe", ""), ("PPO-HER", " (whole)"),
-            ("recipe", " (whole)"),
-        )
-    ]  # fmt: skip
+    ends = cells("recipe_elsewhere").last_tests()["described"][:, "", "PointMaze"]
+    ends = ends.groupby("arm").median()
     facts.append(
         "PPO succeeds in {:.0%} of its last tests, PPO-HER in {:.0%}, the recipe in {:.0%}".format(
-            *ends[:3]
+            *ends[["PPO", "PPO-HER", "recipe"]]
         )
     )
-    facts.append("PPO-HER succeeds in {:.0%} and the recipe in {:.0%}".format(*ends[3:]))
+    facts.append(
+        "PPO-HER succeeds in {:.0%} and the recipe in {:.0%}".format(
+            *ends[["PPO-HER (whole)", "recipe (whole)"]]
+        )
+    )
     facts = [fact.replace("%", " %") for fact in facts]
     first = [
-        [reached(run, 0.75) for run in maze[arm, "", "PointMaze"].values()]
+        [reached(run, 0.75) for run in runs[arm, "", "PointMaze"].values()]
         for arm in ("recipe (whole)", "PPO")
     ]
     assert all(np.isinf(steps).sum() == 1 and len(steps) == 4 for steps in first)
@@ -327,7 +309,7 @@ def test_the_bullets_of_the_readme(tested, algorithms):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     hers = [tested["PPO-HER", "", f"random {prey}"] for prey in ("repel", "random_direction")]
     trained = [(1 + near("return_mean", own, 500_000)) / 2 for own in hers]
-    tests = [percent(caught_near(own, 500_000)) for own in hers]
+    tests = [percent(np.median(last_by(own, 500_000))) for own in hers]
     learns = {arm: np.isfinite(steps_of(tested, arm)).sum() for arm in (RECIPE, "PPO-HER", "PPO")}
     fixed = steps_of(algorithms, "SAC-HER", "apart")
     time = [float(steps_of(*where, "random", "cpu_seconds").median())
@@ -446,8 +428,8 @@ def test_does_the_small_network_matter(findings, cells):
     shown = {arm: f"{arm}, 2 × 64" for arm in small}
     shown |= {f"{arm} (3 × 512)": f"{arm}, 3 × 512" for arm in large}
     for arm, words in shown.items():
-        caught = [caught_by(network[arm, "", f"random {prey}"], 300_000) for prey in preys]
-        shares = " | ".join(f"{percent(share)} %" for share in caught)
+        caught = [last_by(network[arm, "", f"random {prey}"], 300_000) for prey in preys]
+        shares = " | ".join(f"{percent(np.mean(own))} %" for own in caught)
         facts.append(f"{words} | {shares} |")
     ratios = medians["PPO-HER (3 × 512)"] / medians["PPO-HER"]
     ratios = ratios[np.isfinite(medians["PPO-HER"]) & np.isfinite(ratios)]

@@ -41,14 +41,6 @@ def test_bootstrap_resamples_within_strata_only():
     assert low < 0.4 < 0.6 < high
 
 
-def test_fewer_than_five_seeds_carry_no_interval():
-    four, five = np.arange(4.0), np.arange(5.0)
-    assert np.isnan(statistics.bootstrap([four], statistics.mean)).all()
-    assert np.isnan(statistics.bootstrap([five, four], statistics.mean)).all()
-    assert np.isnan(statistics.probability_of_improvement(four, five)[1]).all()
-    assert np.isfinite(statistics.bootstrap([five], statistics.mean)).all()
-
-
 @given(st.lists(FLOATS, min_size=1, max_size=8), st.lists(FLOATS, min_size=1, max_size=8))
 def test_probability_of_improvement_is_mann_whitney_u(a, b):
     expected = scipy.stats.mannwhitneyu(a, b).statistic / (len(a) * len(b))

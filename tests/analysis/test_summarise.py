@@ -113,34 +113,6 @@ def test_pairs_are_compared_within_the_steps_that_both_had(known):
     assert (row["solved_baseline"], row["solved_arm"]) == (0.6, 0.0)
 
 
-def test_what_newer_files_record_reaches_the_tables(tmp_path):
-    def extra(seed: int, env_steps: np.ndarray) -> dict[str, np.ndarray]:
-        iteration = env_steps / N_STEPS
-        # Without copies there is no largest ratio: the file says -inf in the first iteration.
-        ratio = np.where(iteration > 1, 10.0 * seed + iteration, -np.inf)
-        return {
-            "hindsight_log_ratio_max": ratio, "critic_loss": iteration / 10,
-            "reward_entropy": iteration / 100,
-        }  # fmt: skip
-
-    tables = tables_of(
-        tmp_path, "algorithms", iterations=4, arms=("PPO-HER",),
-        curve_of=lambda *_: constant(0.5),
-        more_of=lambda *_: {
-            "extra": extra, "switch_step": [6144, None].__getitem__, "evaluate_every": 2,
-        },
-    )  # fmt: skip
-    runs = tables["runs.parquet"]
-    np.testing.assert_array_equal(runs["switch_step"], [6144.0, np.nan])
-    np.testing.assert_array_equal(runs["hindsight_log_ratio_max"], [4.0, 14.0])
-    np.testing.assert_array_equal(runs["updates"], [1280.0, 1280.0])
-    curves = tables["seed_curves.parquet"].query("seed == 1")
-    np.testing.assert_array_equal(curves["hindsight_log_ratio_max"], [np.nan, 12, 13, 14])
-    np.testing.assert_allclose(curves["critic_loss"], [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
-    evaluations = tables["evaluations.parquet"].query("seed == 0")
-    np.testing.assert_allclose(evaluations["reward_entropy"], [0.02, 0.04], rtol=1e-6)
-
-
 def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path):
     def spiked(seed: int, env_steps: np.ndarray) -> np.ndarray:
         return np.where(env_steps == 301 * N_STEPS, 0.9, 0.3)
@@ -187,7 +159,13 @@ def point_reach(tmp_path_factory):
             row = np.arange(1.0, len(steps) + 1)
             moved = np.where(row == 1, 0.5 + 0.01 * seed, 0.1)
             returns = -50 + 20 * curve_of(arm)(seed, steps)
-            return {"episodes": row, "return_mean": returns, "goal_moved": moved}
+            # Without copies there is no largest ratio: the file says -inf in the first row.
+            ratio = np.where(row > 1, 1000.0 * seed + row, -np.inf)
+            return {
+                "episodes": row, "return_mean": returns, "goal_moved": moved,
+                "hindsight_log_ratio_max": ratio, "critic_loss": row / 10,
+                "reward_entropy": row / 100,
+            }  # fmt: skip
 
         return {"extra": extra, "spec_overrides": {"environment.id": "PointReach-v0"}}
 
@@ -216,12 +194,20 @@ def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(po
     np.testing.assert_allclose(tests["mean_difference"], 0.4, atol=1e-6)
 
 
-def test_rows_of_one_episode_each_are_all_kept(point_reach):
+def test_rows_of_one_episode_each_are_all_kept_with_what_newer_files_record(point_reach):
     """Longer curves with many episodes a row are thinned to 500 rows."""
     curves = point_reach["seed_curves.parquet"]
     assert (curves.groupby(["arm", "seed"]).size() == 600).all()
-    first = curves[(curves["arm"] == "DDPG") & (curves["seed"] == 0)].sort_values("env_steps")
-    np.testing.assert_allclose(first["updates"], 320.0 * np.arange(1, 601))  # since the beginning
+    row, of_one = np.arange(1.0, 601), "arm == 'DDPG' and seed == 1"
+    first = curves.query(of_one).sort_values("env_steps")
+    np.testing.assert_allclose(first["updates"], 320 * row)  # since the beginning
+    np.testing.assert_allclose(first["critic_loss"], row / 10, rtol=1e-6)
+    ratios = first["hindsight_log_ratio_max"]
+    np.testing.assert_array_equal(ratios, [np.nan, *(1000 + row[1:])])
+    run = point_reach["runs.parquet"].query(of_one).iloc[0]
+    assert (run["updates"], run["hindsight_log_ratio_max"]) == (320 * 600, 1600)
+    tests = point_reach["evaluations.parquet"].query(of_one)
+    np.testing.assert_allclose(tests["reward_entropy"], row[29::30] / 100, rtol=1e-6)
 
 
 def test_the_printed_window_is_episodes_126_to_150():
@@ -235,16 +221,6 @@ def test_the_printed_window_is_episodes_126_to_150():
     short = rows[(rows["env_steps"] <= 140 * 50)].assign(arm="short")
     found = early_success(pd.concat([rows, short]).sample(frac=1, random_state=0))
     assert found.to_dict() == {("x", 0): 0.0, ("x", 1): 0.5}
-
-
-def test_missing_cells_are_skipped_and_recorded(tmp_path):
-    plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
-    gone = json.loads(plan.read_text())["entries"][-1]
-    (tmp_path / gone["cell"]).unlink()
-    assert summarise(plan, tmp_path) == [gone]
-    record = json.loads(plan.with_name("record.json").read_text())
-    assert (record["entries"], record["missing"]) == (8, [gone])
-    assert len(read_table(plan.with_name("summary.csv"))) == 7
 
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
@@ -263,7 +239,9 @@ def test_a_cell_in_which_no_episode_has_ended_is_in_the_tables(tmp_path):
 def test_without_any_cell_the_tables_are_empty_but_there(tmp_path):
     plan = write_experiment(tmp_path, "algorithms", seeds=2, iterations=6, conditions=TWO)
     shutil.rmtree(tmp_path / "results/cells")
-    assert len(summarise(plan, tmp_path)) == 8
+    missing = summarise(plan, tmp_path)
+    record = json.loads(plan.with_name("record.json").read_text())
+    assert (len(missing), record["missing"]) == (8, missing)
     assert "arm" in read_table(plan.parent / "summary.csv")
     assert read_table(plan.parent / "seed_curves.parquet").empty
 

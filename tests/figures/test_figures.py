@@ -29,11 +29,10 @@ from hindsight.cli import app
 from hindsight.envs.episodes import Episode, load_episodes
 from hindsight.figures import draw, environment, names, specs, style
 from hindsight.figures.draw import figure_of
-from hindsight.figures.specs import FIGURES, measures, of_any
+from hindsight.figures.specs import FIGURES, measures
 from hindsight.figures.tables import Tables
 from hindsight.specs.config import AUTHORS
-from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
-from tests import configuration
+from hindsight.specs.environments.predator_prey import SPAWNS
 from tests.analysis import synthetic
 
 PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
@@ -310,6 +309,7 @@ def _own(root: Path, levels: list[dict[str, Any]], conditions: Any) -> Path:
 )
 def test_any_experiment_has_figures(grid, conditions, tmp_path):
     tables, levels = _own(tmp_path, GRIDS[grid], conditions), GRIDS[grid]
+    assert pd.read_csv(tables / "mine/m_c.csv").empty  # only levels of one number have an M_c
     own = specs.names_for("mine", ["described"])
     assert own == [f"{name}_mine_described" for name in ("curves", "solved_share", "aggregate")]
     curves, shares, together = (drawn(name, tables) for name in own)
@@ -367,24 +367,6 @@ def test_figures_by_name_and_for_a_paper(tmp_path):
         draw.draw("fig99", tables, tmp_path / "x")
 
 
-def test_figures_are_of_experiments_and_use_every_measure():
-    config = configuration.values()
-    known = {*config["experiments"], "environment"}
-    assert {spec.experiment for spec in FIGURES.values()} <= known
-    used = {name for spec in [*FIGURES.values(), *of_any("x").values()] for name in spec.measures}
-    assert used == set(measures())
-
-
-def test_looks_differ_and_names_cover_the_specification():
-    looks = style.METHODS
-    told = {(look.colour, str(look.line), str(look.marker)): name for name, look in looks.items()}
-    assert set(looks) - set(told.values()) == {"PPO-HER"}  # as DDPG + HER, on tasks of its own
-    assert style.arm_look("A2C") == style.arm_look("A2C") != style.arm_look("TRPO")
-    assert tuple(names.PREYS) == PREYS and tuple(names.SPAWNS) == SPAWNS
-    assert names.between("seed", [4, 16]) == "4 to 16 seeds"
-    assert names.network_note([4, 2]) == "network 4-2"
-
-
 def test_who_had_less_is_said():
     def entry(arm: str, seeds: int, steps: int, condition: str) -> dict[str, Any]:
         return {"arm": arm, "seeds": seeds, "steps": steps, "condition": condition, "level": {},
@@ -400,7 +382,7 @@ def test_who_had_less_is_said():
     )
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("n", [2, 3])
 def test_panels_of_episodes_do_not_touch(n, tables):
     walk = np.linspace(0.0, 6.0, 22)[:, None] * np.ones(n)
     episodes = [Episode(walk, walk - 9, 10.0, 1.0, "random_direction") for _ in range(4)]

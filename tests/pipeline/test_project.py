@@ -40,19 +40,6 @@ def test_the_main_figure_comes_first_and_then_the_longest():
     assert project.queue() == [seconds(spec) for spec in cells[1:]]
 
 
-@pytest.mark.parametrize("preset", ["smoke", "laptop", "paper"])
-def test_the_queue_holds_every_cell_and_is_well_filled(preset):
-    project = Project.of(load(ROOT / "config.yaml", {"preset": preset}))
-    project.there = set()
-    queue = project.queue()
-    work = sum(map(seconds, project.plan.cells.values()))
-    assert len(queue) == len(project.plan.cells) and sum(queue) == pytest.approx(work)
-    for slots in (10, 100):
-        # Graham (1969): no list schedule is worse than twice the best there can be.
-        least = max(work / slots, max(queue))
-        assert least <= wall_seconds(queue, slots, 0) + 1e-6 <= 2 * least
-
-
 def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 

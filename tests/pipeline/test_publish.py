@@ -2,6 +2,7 @@
 planned are removed once all planned ones exist.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,19 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hindsight.io import repository
 from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about, file_sha256
 from hindsight.io.files import FileError
 from hindsight.pipeline.publish import (
-    newest,
     policies_of,
     publish,
     publish_policy,
     write_policy,
 )
 from hindsight.specs.code import file_name
-from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, parse
+from hindsight.specs.config import PUBLISHED, TRAINED, parse
 from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, Shipped
 from hindsight.training.cell import train_cell
@@ -31,6 +30,7 @@ from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import read_policy
 from tests import configuration
+from tests.commands import program
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,7 +71,10 @@ def test_cells_no_longer_planned_go_once_all_planned_ones_exist(config):
     assert told[0] == f"missing: {second}"
     assert old.exists()  # what is missing may be what replaces it
     assert (PUBLISHED / "cells" / f"{first}.parquet").exists()
-    put(second)
+    later = put(second)
+    older = later.with_name(f"{later.stem[:-12]}0123456789ab.parquet")
+    older.write_text("damaged, but the newest training counts")
+    os.utime(older, (1000, 1000))
     told = list(publish(config))
     gone = f"removed: cells/{name}.parquet, which is no longer in the plan"
     assert told == [gone, f"{MANIFEST}: 2 files"]
@@ -79,30 +82,26 @@ def test_cells_no_longer_planned_go_once_all_planned_ones_exist(config):
     assert set(entries()) == {f"cells/{name}.parquet" for name in (first, second)}
 
 
-def test_each_file_has_its_commit_and_versions(config, monkeypatch):
+def test_each_file_has_its_commit_and_versions(config):
     """What was published before keeps its entry."""
     first, second = Plan.of(config).cells
     Path("requirements.lock").write_text("numpy==1\n")
-    monkeypatch.setattr(repository, "commit", lambda: "first")
+    who = ["-c", "user.name=n", "-c", "user.email=e"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "m"]):
+        assert program("git", *command).returncode == 0
+    commit = program("git", "rev-parse", "HEAD").stdout.strip()
     put(first)
     list(publish(config))
     entry = entries()[f"cells/{first}.parquet"]
-    assert entry["commit"] == "first" and entry["lock"] == repository.lock_sum() != ""
+    assert entry["commit"] == commit != ""
+    assert entry["lock"] == hashlib.sha256(b"numpy==1\n").hexdigest()
     assert {"spec_hash", "code", "versions", "machine", "seconds"} <= entry.keys()
-    monkeypatch.setattr(repository, "commit", lambda: "second")
+    Path("src").mkdir()
+    Path("src/x.py").touch()
     put(second)
     list(publish(config))
-    assert [entry["commit"] for entry in entries().values()] == ["first", "second"]
-
-
-def test_the_newest_training_counts(config):
-    first, *_ = Plan.of(config).cells
-    later = put(first)
-    older = later.with_name(f"{later.stem[:-12]}0123456789ab.parquet")
-    shutil.copy(later, older)
-    os.utime(older, (1000, 1000))
-    assert newest(TRAINED, first) == later
-    assert newest(TRAINED, "b/none") is None
+    commits = [entry["commit"] for entry in entries().values()]
+    assert commits == [commit, f"{commit} and changes on top"]
 
 
 def test_a_damaged_cell_and_a_damaged_manifest_are_refused(config):
@@ -120,19 +119,18 @@ def test_a_damaged_cell_and_a_damaged_manifest_are_refused(config):
         list(publish(config))
 
 
-@pytest.mark.parametrize("kind", ["cell", "policy", "episodes", "stranger"])
+@pytest.mark.parametrize("kind", ["cell", "policy", "stranger"])
 def test_files_that_stay_are_verified_first(config, kind):
     """A manifest never vouches for damage, nor for a file that it has not seen."""
     first, second = Plan.of(config).cells
     cell, policy = put(second, PUBLISHED), PUBLISHED / "policies" / f"{first}.pt"
-    for path in (policy, PUBLISHED / EPISODES):
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"not looked into")
-    kept = [put(first, PUBLISHED), cell, policy, PUBLISHED / EPISODES]
+    policy.parent.mkdir(parents=True)
+    policy.write_bytes(b"not looked into")
+    kept = [put(first, PUBLISHED), cell, policy]
     files = {str(x.relative_to(PUBLISHED)): {"sha256": file_sha256(x)} for x in kept}
     MANIFEST.write_text(json.dumps(files))
     list(publish(config))
-    path = {"policy": policy, "episodes": PUBLISHED / EPISODES}.get(kind, cell)
+    path = policy if kind == "policy" else cell
     if kind == "stranger":
         del files[f"cells/{second}.parquet"]
         MANIFEST.write_text(json.dumps(files))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hindsight.io.checkpoints import load, save
-from hindsight.io.files import FileError
+from hindsight.io.checkpoints import load
 from hindsight.pipeline.publish import write_policy
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import PUBLISHED
@@ -20,7 +19,6 @@ from tests.commands import hindsight
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.pt"))
-MOST_BYTES = 5_000_000
 #: Third-party environments that are in no experiment, and the package of each.
 OTHERS = {"PandaReach-v3": "panda_gym"}
 #: One published policy of each kind.
@@ -39,14 +37,6 @@ def test_the_actor_alone_acts_the_same(name, tmp_path):
     assert read == spec and len(acting_places(spec)) < len(row)
     obs = torch.randn(1, 50, spec.environment.observation_size)
     assert torch.equal(policy_of(spec, row[None])(obs), policy_of(spec, found[None])(obs))
-    saved = load(tmp_path / "a.pt")
-    save(tmp_path / "b.pt", {**saved, "rows": saved["rows"][:, :-1]})
-    with pytest.raises(FileError, match="parameters do not match its specification"):
-        read_policy(tmp_path / "b.pt")
-
-
-def test_published_policies_are_small():
-    assert SHIPPED and sum(path.stat().st_size for path in SHIPPED) < MOST_BYTES
 
 
 @pytest.mark.parametrize("path", KINDS.values(), ids=list(KINDS))

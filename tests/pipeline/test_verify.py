@@ -64,9 +64,7 @@ def test_todays_code_makes_the_published_numbers(name):
     ("section", "keys"),
     [
         ("algorithm", {"learning_rate": 3.06e-4}),
-        ("algorithm", {"gamma": 0.985}),
         ("algorithm", {"gae_lambda": 0.945}),
-        ("algorithm", {"clip_range": 0.19}),
         ("environment", {"interception_distance": 0.9}),
     ],
 )

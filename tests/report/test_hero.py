@@ -1,23 +1,13 @@
 """The first figure counts the runs that have learned, and its title says how many."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
 from hindsight.figures.draw import figure_of
 from hindsight.figures.specs import FIGURES
 from hindsight.report.build import HERO
-from tests.analysis.synthetic import N_STEPS, constant, summarised
-
-
-def hero(root, **settings):
-    """The figure of five runs in each of two conditions."""
-    tables = summarised(
-        root, "recipe", conditions=[("random", "static"), ("apart", "repel")], levels=[{}],
-        fidelities=("described",), seeds=5, **settings,
-    )  # fmt: skip
-    return figure_of(HERO, tables.parent)
+from tests.analysis.synthetic import N_STEPS, summarised
 
 
 def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path):
@@ -28,7 +18,12 @@ def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path):
         many = int(learn[arm] + (0.5 if spawn == "random" else 0))
         return lambda seed, steps: np.where(seed < many, steps >= 3 * N_STEPS, 0.0)
 
-    figure = hero(tmp_path, arms=FIGURES[HERO].arms, iterations=20, curve_of=curve)
+    tables = summarised(
+        tmp_path, "recipe", arms=FIGURES[HERO].arms,
+        conditions=[("random", "static"), ("apart", "repel")],
+        levels=[{}], fidelities=("described",), seeds=5, iterations=20, curve_of=curve,
+    )  # fmt: skip
+    figure = figure_of(HERO, tables.parent)
     said = " ".join(text.get_text() for text in figure.texts)
     assert "PPO learns in 4 of 10 runs; with hindsight, in 9; with our recipe, in all 10" in said
     (ax,) = figure.axes
@@ -38,9 +33,3 @@ def test_shares_are_those_of_the_runs_that_reach_a_return_of_0_8(tmp_path):
         assert to_rgb(line.get_color()) == to_rgb(text.get_color())
         x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
         assert set(x[1:-1]) == {3 * N_STEPS} and x[-1] == 20 * N_STEPS and y[0] == 0.0
-
-
-def test_where_nothing_of_it_was_trained_it_says_so(tmp_path):
-    figure = hero(tmp_path, arms=["failed"], iterations=4, curve_of=lambda *_: constant(0.5))
-    assert len(pd.read_parquet(tmp_path / "results/tables/laptop/recipe/runs.parquet")) == 10
-    assert "trains nothing" in " ".join(text.get_text() for text in figure.texts)

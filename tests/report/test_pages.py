@@ -2,11 +2,9 @@
 
 import base64
 import contextlib
-import hashlib
 import io
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -19,7 +17,6 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 from hindsight.figures.specs import names_for
-from hindsight.io import repository
 from hindsight.io.checksums import about
 from hindsight.report import present
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
@@ -177,12 +174,6 @@ def test_a_folder_without_plans_is_refused(tmp_path):
         build(tmp_path, tmp_path, tmp_path / "a.html", tmp_path / "b.md", tmp_path)
 
 
-def test_numbers_that_no_published_table_has():
-    nan = float("nan")
-    assert present.setting(1.1, 1.1, nan, nan) == "1.1"
-    assert present.number(None) == present.p_value(None) == "–"
-
-
 MARKED = "*a* _b_ __c__ `d` [e](http://f) ![g](http://h) <b>i</b> &lt; ~~j~~ k|l m_n [95 %] $o$ \\*"
 
 
@@ -253,21 +244,3 @@ def diverge(path: Path, seed: int, after: int) -> int:
             run |= {"end_step": end, "ended": "diverged"}
     rewrite(path, rows[(rows["seed"] != seed) | (rows["env_steps"] <= end)], runs=runs)
     return end
-
-
-def test_commit_and_versions_are_those_of_the_working_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert repository.commit() == repository.lock_sum() == ""
-    (tmp_path / "requirements.lock").write_text("numpy==1\n")
-    who = ["-c", "user.name=n", "-c", "user.email=e"]
-    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "m"]):
-        subprocess.run(["git", *command], check=True)
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    assert repository.commit() == commit
-    assert repository.lock_sum() == hashlib.sha256(b"numpy==1\n").hexdigest()
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/x.py").touch()
-    assert repository.commit() == f"{commit} and changes on top"
