@@ -261,7 +261,7 @@ def spec_of(**keys: Any) -> PPOSpec:
     ("task", "keys"),
     [
         ("prey", {"n_steps": 256}),
-        ("prey", {"n_steps": 128, "weight_decay": 0.01}),
+        ("prey", {"n_steps": 128, "weight_decay": 0.01, "gamma": 0.9, "gae_lambda": 0.5}),
         # Samples lie environment by environment; advantages do not cross from one to the next.
         ("prey", {"n_steps": 96, "n_envs": 2}),
         # 64 + 36 samples, and 64 + 64 + 1: a single sample has no spread and is not normalised.
