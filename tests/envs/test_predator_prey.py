@@ -277,7 +277,7 @@ def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: 
     """
     n_envs, chance = 2000, np.random.default_rng(0)
     spec = PredatorPreySpec(prey="static", interception_distance=r)
-    env = PredatorPrey(spec, [0], n_envs)
+    env = PredatorPrey(spec, [0], n_envs, evaluation=True)  # with few beginnings
     direction = chance.normal(size=(1, n_envs, 3))
     direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
     prey = chance.uniform(-5, 5, direction.shape).astype(np.float32)

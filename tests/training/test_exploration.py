@@ -89,8 +89,7 @@ def test_sigma_falls_from_first_to_last_iteration_and_is_not_learned(ent_coef, n
         assert not one.agent.split(moment)[2].any()
 
 
-@pytest.mark.parametrize("n_envs", [1, 2])
-def test_the_linear_learning_rate_is_that_of_stable_baselines(n_envs):
+def test_the_linear_learning_rate_is_that_of_stable_baselines():
     """In each update, by the progress that remains when Stable-Baselines3 asks for the rate."""
     log: list[float] = []
 
@@ -105,9 +104,10 @@ def test_the_linear_learning_rate_is_that_of_stable_baselines(n_envs):
     model.learn(STEPS * 10)
     expected = list(dict.fromkeys(log))  # it asks twice per update
 
-    spec = cell(learning_rate_schedule="linear", n_steps=STEPS // n_envs, n_envs=n_envs)
-    one, rates = runs(spec, 1, 2), []
-    while one.within_budget:
-        one.iterate()
-        rates.append(one.optimiser.learning_rate.tolist())
-    np.testing.assert_allclose(rates, [[x] * 2 for x in expected], rtol=1e-6, atol=1e-12)
+    for n_envs in (1, 2):
+        spec = cell(learning_rate_schedule="linear", n_steps=STEPS // n_envs, n_envs=n_envs)
+        one, rates = runs(spec, 1, 2), []
+        while one.within_budget:
+            one.iterate()
+            rates.append(one.optimiser.learning_rate.tolist())
+        np.testing.assert_allclose(rates, [[x] * 2 for x in expected], rtol=1e-6, atol=1e-12)
