@@ -168,7 +168,7 @@ class Arena(Line):
     """Truncates where it is left."""
 
     def step(self, action: Any) -> Any:
-        obs, reward, terminated, _, info = super().step(action / 50)
+        obs, reward, terminated, _, info = super().step(action)
         return obs, reward, terminated, bool(abs(self.place[0]) > 1), info
 
 

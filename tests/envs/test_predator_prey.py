@@ -128,7 +128,7 @@ def test_a_step_is_that_of_the_reference(situation):
     if spec.pushes_object:
         distances.append(math.dist(before[:n], before[3 * n :]))
     assume(min(abs(x - spec.interception_distance) for x in distances) > 1e-5)
-    env = PredatorPrey(spec, [0])
+    env = PredatorPrey(spec, [0], evaluation=True)  # with few beginnings
     state, after = before.copy(), np.zeros(len(before))
     drawn = np.concatenate([u, np.zeros(n)])  # the last are of described preys
     flags = step(env.goal_policy, env.parameters, state, counter, action, drawn, after)
@@ -275,7 +275,7 @@ def test_at_the_very_threshold_an_episode_is_over_where_its_goal_is_achieved(r: 
 
     If reward and end disagreed, an episode would continue and be rewarded twice.
     """
-    n_envs, chance = 2000, np.random.default_rng(0)
+    n_envs, chance = 500, np.random.default_rng(0)
     spec = PredatorPreySpec(prey="static", interception_distance=r)
     env = PredatorPrey(spec, [0], n_envs, evaluation=True)  # with few beginnings
     direction = chance.normal(size=(1, n_envs, 3))
