@@ -1,9 +1,8 @@
 """The compiled PPO against its reference in PyTorch: same row, samples and order, same result.
 
-The reference's update is held to Stable-Baselines3 in `test_ppo_parity`; its other parts here.
+The reference's update and advantages are held to Stable-Baselines3 in `test_ppo_parity`.
 """
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +14,8 @@ from hypothesis import strategies as st
 from hindsight.algorithms import ppo, ppo_compiled
 from hindsight.algorithms.ppo import ActorCritic, Samples
 from hindsight.envs.environment import Environment
-from hindsight.io.compiled import ENABLED, use_threads
+from hindsight.io.compiled import use_threads
 from hindsight.nn.adam import Adam
-from hindsight.replay.rollout import Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from tests.envs.test_run_axis import CASES, prey
 
@@ -35,20 +33,6 @@ def rows_for(agent: ActorCritic, seeds: Sequence[int]) -> torch.Tensor:
     return rows + 0.05 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
 
 
-def collected(
-    task: str, runs: int, steps: int, spec: PPOSpec
-) -> tuple[ActorCritic, torch.Tensor, Samples, torch.Tensor]:
-    """An agent, its rows, the samples of its compiled rollout, and their order."""
-    env = TASKS[task].make(list(range(runs)))
-    agent = agent_for(env, (16, 16))
-    rows = rows_for(agent, range(runs))
-    env.prepare_rollout(1, steps)
-    noise = torch.randn(steps, runs, 2, 3, generator=torch.Generator().manual_seed(0))
-    rollout = ppo_compiled.collect(env, agent, rows, noise)
-    samples = ppo.estimate(agent, rows, Trajectories.real(rollout), spec)
-    return agent, rows, samples, ppo.orders(range(runs), 1, samples.valid, spec.n_epochs)
-
-
 @pytest.mark.parametrize("exploration", ["gaussian", "squashed"])
 @pytest.mark.parametrize("task", TASKS)
 def test_a_rollout_is_that_of_the_reference(task: str, exploration) -> None:
@@ -63,7 +47,9 @@ def test_a_rollout_is_that_of_the_reference(task: str, exploration) -> None:
         for env in (reference, compiled):
             env.prepare_rollout(iteration, n_steps)
         expected = ppo.collect(reference, agent, rows, noise, exploration)
+        use_threads(2)
         found = ppo_compiled.collect(compiled, agent, rows, noise, exploration)
+        use_threads(1)
         assert expected.over.any() and not expected.over.all()
         assert (expected.cuts is None) == (found.cuts is None)
         if expected.cuts is not None and found.cuts is not None:
@@ -130,11 +116,12 @@ def updates(draw: st.DrawFn) -> tuple[ActorCritic, PPOSpec, Samples, torch.Tenso
 
 
 @settings(max_examples=150, deadline=None)
-@given(updates())
+@given(updates(), st.sampled_from([1, 2]))
 def test_an_update_is_that_of_the_reference(
-    case: tuple[ActorCritic, PPOSpec, Samples, torch.Tensor, float],
+    case: tuple[ActorCritic, PPOSpec, Samples, torch.Tensor, float], threads: int
 ) -> None:
     agent, spec, samples, order, rate = case
+    use_threads(threads)
     results = []
     for update in (ppo.update, ppo_compiled.update):
         optimiser = Adam(
@@ -145,52 +132,20 @@ def test_an_update_is_that_of_the_reference(
             weight_decay=spec.weight_decay,
         )
         results.append((update(agent, optimiser, samples, order, spec), optimiser))
-    (expected, reference), (found, compiled) = results
-    # Where the divergence stops an update within rounding of its limit, either may go on.
-    if torch.equal(expected.updates, found.updates):
-        one = vars(expected) | reference.state_dict()
-        other = vars(found) | compiled.state_dict()
-        for name, value in one.items():
-            torch.testing.assert_close(other[name], value, atol=1e-5, rtol=1e-4, msg=name)
-    else:
-        assert (expected.updates - found.updates).abs().max() <= 1
-
-
-@pytest.mark.parametrize("what", ["row", "advantage", "returns"])
-def test_a_divergence_is_noticed(what: str) -> None:
-    """A parameter that is no number, or an advantage, makes the row no number."""
-    spec = PPOSpec(batch_size=16, n_epochs=1, target_kl=None)
-    agent, rows, samples, order = collected("static", 2, 64, spec)
-    (rows if what == "row" else getattr(samples, what))[0, 3] = torch.nan
-    optimiser = Adam(rows, torch.full((2,), 3e-4))
-    ppo_compiled.update(agent, optimiser, samples, order, spec)
-    assert not optimiser.rows[0].isfinite().all() and optimiser.rows[1].isfinite().all()
-
-
-def test_threads_change_nothing() -> None:
-    found = []
-    for threads in (1, 3):
-        use_threads(threads)
-        spec = PPOSpec(n_epochs=2)
-        agent, rows, samples, order = collected("attract", 5, 128, spec)
-        optimiser = Adam(rows, torch.full((5,), 3e-4))
-        ppo_compiled.update(agent, optimiser, samples, order, spec)
-        found.append(optimiser.rows)
     use_threads(1)
-    assert torch.equal(*found)
-
-
-@pytest.mark.skipif(not ENABLED, reason="compares what is compiled")
-def test_the_approximate_tanh() -> None:
-    from hindsight.nn.compiled import tanh
-
-    x = np.linspace(-20, 20, 100_001, dtype=np.float32)
-    found = np.array([tanh(value) for value in x])
-    np.testing.assert_allclose(found, np.tanh(x.astype(np.float64)), atol=5e-7)
-    assert np.isnan(tanh(np.float32("nan")))
-
-
-# --- the reference's own parts --------------------------------------------------------------------
+    (expected, reference), (found, compiled) = results
+    # Within rounding of its limit, a divergence may stop an update or not, and a sample be clipped
+    # or not.
+    stops = (expected.updates - found.updates).abs()
+    clips = (expected.clip_fraction - found.clip_fraction).abs()
+    seen = samples.valid.sum(1).clamp(max=spec.batch_size) * expected.updates.clamp(min=1)
+    assert ((stops == 1) | (stops == 0) & (clips < 1.5 / seen)).all()
+    same = (stops == 0) & (clips < 1e-5)
+    one = vars(expected) | reference.state_dict()
+    other = vars(found) | compiled.state_dict()
+    for name, value in one.items():
+        values = other[name][same], value[same]
+        torch.testing.assert_close(*values, atol=1e-5, rtol=1e-4, msg=name)
 
 
 def test_orders_belong_to_run_epoch_and_iteration():
@@ -206,25 +161,3 @@ def test_orders_belong_to_run_epoch_and_iteration():
     dealt = ppo.orders([3, 4], 7, fewer, 3)[:, 0, :25]
     assert torch.equal(dealt.sort(-1).values, torch.arange(1, 50, 2).expand(3, 25))
     assert torch.equal(dealt, ppo.orders([3], 7, fewer[:1], 3)[:, 0])
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 1.0])
-@pytest.mark.parametrize("lam", [0.0, 0.5, 0.95, 1.0])
-def test_doubling_equals_the_recurrence(gamma, lam):
-    """Schulman et al. 2016, eq. 16.
-
-    All lengths from 1 to 70, around every power of two, with few, many and only ends.
-    """
-    for steps, p_end in itertools.product(range(1, 71), (0.0, 0.1, 0.5, 1.0)):
-        rng = np.random.default_rng(steps)
-        rewards, values = rng.standard_normal((2, 6, steps))
-        last, ends = rng.standard_normal(6), rng.random((6, steps)) < p_end
-        given = [torch.from_numpy(x) for x in (rewards, values, last, ends)]
-        found = ppo.advantages(*given, gamma, lam)
-        expected, running, following = np.zeros_like(values), 0.0, last
-        for t in reversed(range(steps)):
-            goes_on = ~ends[:, t]
-            delta = rewards[:, t] + gamma * following * goes_on - values[:, t]
-            expected[:, t] = running = delta + gamma * lam * running * goes_on
-            following = values[:, t]
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)

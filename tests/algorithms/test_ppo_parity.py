@@ -29,8 +29,12 @@ stable_baselines3 = pytest.importorskip("stable_baselines3")
 
 HIDDEN = (16, 16)
 SEEDS = (5, 6, 7)
-#: Large distances and few bits make successes frequent; a short limit, truncations.
-TASKS = CASES | {"prey": prey(prey="random", grid_size=5.0, interception_distance=2.0)}
+#: Large distances and few bits make successes frequent; a short limit, truncations.  Long episodes
+#: outlast a rollout.
+TASKS = CASES | {
+    "prey": prey(prey="random", grid_size=5.0, interception_distance=2.0),
+    "long": prey(prey="random", grid_size=5.0, interception_distance=0.01, max_steps=1000),
+}
 
 
 def collect(env: Any, agent: ppo.ActorCritic, rows: Tensor, iteration: int, steps: int) -> Rollout:
@@ -261,11 +265,11 @@ def spec_of(**keys: Any) -> PPOSpec:
     ("task", "keys"),
     [
         ("prey", {"n_steps": 256}),
-        ("prey", {"n_steps": 128, "weight_decay": 0.01}),
+        ("prey", {"n_steps": 128, "weight_decay": 0.01, "gamma": 0.9, "gae_lambda": 0.5}),
         # Samples lie environment by environment; advantages do not cross from one to the next.
         ("prey", {"n_steps": 96, "n_envs": 2}),
         # 64 + 36 samples, and 64 + 64 + 1: a single sample has no spread and is not normalised.
-        ("prey", {"n_steps": 100}),
+        ("long", {"n_steps": 100}),
         ("prey", {"n_steps": 129}),
         # Five steps come first and episodes have nine: the last step is truncated.
         ("point", {"n_steps": 67}),

@@ -3,7 +3,6 @@
 from dataclasses import fields
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -88,20 +87,3 @@ def test_the_density_of_saturated_actions_is_exact() -> None:
     exact = -np.log(slope + 1e-6) - log_std - 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(log_prob, exact, atol=1e-3)
     np.testing.assert_allclose(actions[:, 0], np.tanh(u), atol=1e-6)
-
-
-@pytest.mark.parametrize("where", ["row", "reward"])
-def test_a_divergence_is_noticed(where: str) -> None:
-    agent, spec = sac.Agent.of(4, 2, (8,)), SACSpec()
-    rows = torch.stack([agent.initial_row(seed) for seed in range(2)])
-    rewards = torch.zeros(2, 16)
-    if where == "row":
-        rows[0, 0] = torch.nan
-    else:
-        rewards[0, 3] = torch.nan
-    never = torch.zeros(2, 16, dtype=torch.bool)
-    obs, actions = torch.randn(2, 16, 4), torch.rand(2, 16, 2)
-    state = sac.State(agent, rows, torch.full((2,), 1e-3))
-    batch = Batch(obs, actions, rewards, obs, never)
-    sac_compiled.update(state, batch, torch.randn(2, 32, 2), spec)
-    assert not state.rows[0].isfinite().all() and state.rows[1].isfinite().all()

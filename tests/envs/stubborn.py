@@ -1,5 +1,6 @@
-"""A corridor that hangs in a step or exits if a file in the working directory asks for it."""
+"""A corridor that hangs, exits or goes elsewhere if a file in the working directory asks for it."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,7 +15,13 @@ if Path("exit-at-import").exists():
 
 
 class Stubborn(Corridor):
-    """It hangs or exits at its third step."""
+    """It goes elsewhere at the start; it hangs or exits at its third step."""
+
+    def reset(self, **options: Any) -> Any:
+        if Path("wander").exists():
+            Path("elsewhere").mkdir(exist_ok=True)
+            os.chdir("elsewhere")
+        return super().reset(**options)
 
     def step(self, action: Any) -> Any:
         if self.steps == 2 and Path("hang").exists():

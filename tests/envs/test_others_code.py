@@ -134,32 +134,18 @@ def test_what_is_neither_true_nor_false_is_no_success(said, success):
         assert success_in({"is_success": said}) is success
 
 
-WANDERS = """
-import os
-import gymnasium as gym
-from tests.envs.corridor import Corridor
-
-class Wanders(Corridor):
-    def reset(self, **options):
-        os.makedirs("/tmp", exist_ok=True)
-        os.chdir("/tmp")
-        return super().reset(**options)
-
-gym.register("Wanders-v0", Wanders, max_episode_steps=12)
-"""
-
-
 def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
-    (tmp_path / "wanders.py").write_text(WANDERS.replace("/tmp", str(tmp_path / "elsewhere")))
-    words = [word.replace("tests.envs.stubborn:Stubborn", "wanders:Wanders") for word in COMMAND]
+    (tmp_path / "mine.py").write_text("import tests.envs.stubborn\n")  # a module that is found here
+    (tmp_path / "wander").touch()
+    words = [word.replace("tests.envs.stubborn", "mine") for word in COMMAND]
     done = hindsight(*words, "--workers", "1", "--out", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"steps/s  return .* success \d+%", done.stderr)
     assert "files: mine/cells/" in done.stdout and "success rate" in done.stdout
     (path,) = tmp_path.glob("mine/cells/*/*.parquet")
-    assert path.parent.name == "Wanders"
+    assert path.parent.name == "Stubborn"
     policy = str(next(tmp_path.glob("mine/policies/*/*.pt")).relative_to(tmp_path))
-    done = hindsight("export", policy, "it.pt2", "--env", "wanders:Wanders-v0", cwd=tmp_path)
+    done = hindsight("export", policy, "it.pt2", "--env", "mine:Stubborn-v0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "it.pt2").exists()
     assert not list((tmp_path / "elsewhere").iterdir())

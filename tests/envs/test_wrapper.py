@@ -1,6 +1,5 @@
 """The gymnasium wrapper against gymnasium's and Stable-Baselines3's checks and the run axis."""
 
-import importlib
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -11,11 +10,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
-from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.env_checker import check_env as check_env_of_sb3
-from stable_baselines3.her import HerReplayBuffer
 
-import hindsight.envs
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments.predator_prey import PREYS
 from hindsight.streams import Purpose, stream
@@ -50,14 +46,6 @@ def test_the_checkers_find_nothing(name: str, parameters: dict[str, Any]) -> Non
         warnings.simplefilter("error")
         check_env(env)
         check_env_of_sb3(env)
-
-
-def test_registering_twice_changes_nothing() -> None:
-    before = gymnasium.spec(PREY)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # gymnasium warns where a name is given anew
-        importlib.reload(hindsight.envs)
-    assert gymnasium.spec(PREY) is before
 
 
 AXIS = CASES | {
@@ -116,34 +104,6 @@ def test_the_face_is_the_environment_of_the_run_axis(case: str) -> None:
         batch = [method(*shaped, said)[in_time] for method in methods]
         expected = np.reshape(outcomes, (10, 15, 2))[in_time]
         np.testing.assert_array_equal(np.stack(batch, -1), expected)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "name", "parameters", "copy_info_dict", "rewards"),
-    [
-        (SAC, PREY, {"prey": "attract"}, True, {-1, 0, 1}),
-        (DQN, BITS, {"n_bits": 6}, False, {-1, 0}),
-    ],
-)
-def test_hindsight_of_stable_baselines_can_train_on_it(
-    algorithm: Any, name: str, parameters: dict, copy_info_dict: bool, rewards: set[int]
-) -> None:
-    model = algorithm(
-        "MultiInputPolicy",
-        gymnasium.make(name, **parameters),
-        replay_buffer_class=HerReplayBuffer,
-        replay_buffer_kwargs={"copy_info_dict": copy_info_dict},
-        buffer_size=200,
-        learning_starts=110,
-        batch_size=32,
-        policy_kwargs={"net_arch": [8]},
-        seed=0,
-    )
-    model.learn(112)
-    sample = model.replay_buffer.sample(400)
-    found = set(sample.rewards.unique().tolist())
-    assert found <= rewards and max(found) == max(rewards)  # some succeed at relabelled goals
-    assert sample.dones.any()
 
 
 def begun(state: Any, name: str = PREY, **parameters: Any) -> None:

@@ -63,7 +63,7 @@ def test_a_cell_that_is_continued_elsewhere_names_both_machines(tmp_path, monkey
     assert len(facts) == 2 and "first" in facts[0] and "second" in facts[1]
 
 
-@pytest.mark.parametrize("size", [0.0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("size", [0.0, 0.9])
 def test_a_truncated_checkpoint_is_named_set_aside_and_made_again(tmp_path, whole, capsys, size):
     path = interrupted(SPEC, tmp_path, 5)
     data = path.read_bytes()
@@ -74,14 +74,6 @@ def test_a_truncated_checkpoint_is_named_set_aside_and_made_again(tmp_path, whol
     stderr = capsys.readouterr().err
     assert path.name in stderr and "set aside" in stderr
     assert path.with_name(f"{path.name}.damaged").exists()
-
-
-def test_a_checkpoint_of_another_specification_is_not_continued(tmp_path, whole):
-    other = SPEC.model_copy(update={"steps": 64 * 20})
-    path, target = interrupted(other, tmp_path, 5), f"checkpoints/{file_name(SPEC)}.pt"
-    (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
-    path.rename(tmp_path / target)
-    pd.testing.assert_frame_equal(curves(train_cell(SPEC, tmp_path)), whole, check_exact=True)
 
 
 def test_a_run_that_is_perfect_ends_early_and_leaves_the_axis(tmp_path):
@@ -113,24 +105,14 @@ def test_a_run_that_is_perfect_ends_early_and_leaves_the_axis(tmp_path):
     assert len({run["end_step"] for run in runs}) > 1
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
-    blocked = tmp_path / "blocked"
-    blocked.write_text("a file where a folder should be")
-    with pytest.raises(FileError, match=r"blocked.*cannot be written"):
-        train_cell(SPEC, blocked)
-
-
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [
+def test_a_missing_device_is_reported_before_training(tmp_path):
+    for device, said in (
         ("cuda:", "device 'cuda:' is unknown; choose from cpu, cuda, cuda:1, ..."),
         ("cuda:99", "device cuda:99: torch .* finds [0-9]+ GPUs on "),
-    ],
-)
-def test_a_missing_device_is_reported_before_training(tmp_path, device, said):
-    with pytest.raises(SpecError, match=said):
-        train_cell(SPEC, tmp_path, Execution(device=device))
-    assert not list(tmp_path.rglob("*.parquet"))
+    ):
+        with pytest.raises(SpecError, match=said):
+            train_cell(SPEC, tmp_path, Execution(device=device))
+    assert not list(tmp_path.iterdir())
 
 
 def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -> list[bool]:

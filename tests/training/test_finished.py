@@ -78,14 +78,20 @@ def test_only_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, 
     assert sorted(policies(tmp_path, SPEC)) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("first", "then", "missing"), [(2, 3, [2]), (3, 2, []), (1, 3, [1, 2])])
+@pytest.mark.parametrize(
+    ("first", "then", "missing", "pauses"),
+    [(2, 3, [2], False), (3, 2, [], False), (1, 3, [1, 2], True)],
+)
 def test_with_more_seeds_the_missing_ones_are_trained(
-    tmp_path, trained_seeds, first, then, missing
+    tmp_path, trained_seeds, first, then, missing, pauses
 ):
+    """Also if their training was interrupted."""
     train_cell(with_seeds(first), tmp_path)
     del trained_seeds[:]
+    if pauses:
+        interrupted(with_seeds(then), tmp_path)
     path = train_cell(with_seeds(then), tmp_path)
-    assert trained_seeds == missing
+    assert trained_seeds == missing * (1 + pauses)
     cell = load_cell(path)
     assert [run["seed"] for run in cell.metadata["runs"]] == list(range(then))
     assert cell.metadata["reused"]["seeds"] == list(range(min(first, then)))
@@ -103,42 +109,31 @@ def test_with_more_seeds_the_missing_ones_are_trained(
     assert all(torch.equal(rows[seed], before[seed]) for seed in kept)
 
 
-def test_reusing_survives_an_interruption(tmp_path, trained_seeds):
-    train_cell(with_seeds(1), tmp_path)
-    undisturbed = curves(train_cell(SPEC, tmp_path / "alone"))
-
-    interrupted(SPEC, tmp_path)
-    found = curves(train_cell(SPEC, tmp_path))
-    assert 0 not in trained_seeds[1 + SPEC.seeds :]
-    exact = ["phase", "seed", "env_steps", "episodes"]
-    pd.testing.assert_frame_equal(found[exact], undisturbed[exact])
-
-
-@pytest.mark.parametrize("ended", [False, True])
-def test_runs_of_a_checkpoint_are_not_taken_from_another_cell(tmp_path, trained_seeds, ended):
+def test_runs_of_a_checkpoint_are_not_taken_from_another_cell(tmp_path, trained_seeds):
     """A smaller cell was trained in the meantime: no seed is there twice, and no step is lost."""
-    if ended:  # Snakemake has deleted the files after a failed job
-        train_cell(SPEC, tmp_path, Execution(keep_finished=True)).unlink()
-    else:
-        interrupted(SPEC, tmp_path)
+    interrupted(SPEC, tmp_path)
     train_cell(with_seeds(2), tmp_path)
     del trained_seeds[:]
     cell = load_cell(train_cell(SPEC, tmp_path))
     assert [run["seed"] for run in cell.metadata["runs"]] == [0, 1, 2]
-    assert trained_seeds == ([] if ended else [0, 1, 2])  # continued
+    assert trained_seeds == [0, 1, 2]  # continued
     assert not list((tmp_path / "checkpoints").rglob("*damaged*"))
 
 
 def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsys):
-    """A finished cell whose files were deleted writes them again, and trains nothing."""
+    """A finished cell whose files were deleted writes them again, and trains nothing.
+
+    Nor does it take runs from a smaller cell, trained in the meantime.
+    """
     execution = Execution(keep_finished=True)
     path = train_cell(SPEC, tmp_path, execution)
     before, rows = path.read_bytes(), policies(tmp_path, SPEC)
     path.unlink()
     (tmp_path / "policies" / f"{file_name(SPEC)}.pt").unlink()
+    train_cell(with_seeds(2), tmp_path)
     train_cell(SPEC, tmp_path, execution)
     # Measured times, too, are those of the only training.
-    assert path.read_bytes() == before and trained_seeds == [0, 1, 2]
+    assert path.read_bytes() == before and trained_seeds == [0, 1, 2, 0, 1]
     assert all(torch.equal(row, rows[seed]) for seed, row in policies(tmp_path, SPEC).items())
     assert "was finished" in capsys.readouterr().err
     # Without `keep_finished`, no checkpoint stays.

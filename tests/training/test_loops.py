@@ -75,7 +75,8 @@ def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
     assert resumed.env_steps == whole.env_steps == 2 * whole.rollout_steps
     for _ in range(2):
         assert_same(whole.iterate(), resumed.iterate())
-        assert_same(whole.evaluate(), resumed.evaluate())
+        resumed.evaluate()  # it disturbs no training
+    assert_same(whole.evaluate(), resumed.evaluate())
     assert torch.equal(whole.rows, resumed.rows)
     assert torch.equal(whole.env.state, resumed.env.state)
     assert int(whole.env.episode.min()) > 2 * 5, "several blocks must have passed"
@@ -94,18 +95,6 @@ def test_algorithms_are_paired(rollouts: list[Rollout]) -> None:
     beginnings = [torch.cat([r.obs[0, 0][r.starts[0, 0]] for r in part]) for part in (plain, other)]
     n = min(map(len, beginnings))
     assert n > 10 and torch.equal(beginnings[0][:n, :6], beginnings[1][:n, :6])
-
-
-def test_evaluation_does_not_disturb_training():
-    spec = cell(HindsightSpec(), n_epochs=2)
-    often, never = runs(spec, 1, 2), runs(spec, 1, 2)
-    first = often.evaluate()
-    assert_same(first, often.evaluate())
-    for _ in range(3):
-        assert_same(often.iterate(), never.iterate())
-        often.evaluate()
-    assert torch.equal(often.optimiser.rows, never.optimiser.rows)
-    assert torch.equal(often.env.state, never.env.state)
 
 
 def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
