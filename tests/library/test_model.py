@@ -201,23 +201,18 @@ def test_an_environment_may_be_an_id_a_function_or_an_instance():
     assert of_instance.spec.environment == by_id.spec.environment
 
 
-class Drawn(Corridor):
-    """Made with its own way of drawing, which the model cannot pass."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 0.5}  # noqa: RUF012
-
-    def __init__(self, picture: Any) -> None:
-        super().__init__()
-        self.render_mode, self.picture = "rgb_array", picture
-
-    def render(self) -> Any:
-        return self.picture
+def drawn(picture: Any) -> Corridor:
+    """Its way of drawing is its own: another one of its class lacks it."""
+    env: Any = Corridor()
+    env.metadata = {"render_modes": ["rgb_array"], "render_fps": 0.5}
+    env.render_mode, env.render = "rgb_array", lambda: picture
+    return env
 
 
 def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
-    model = small(Drawn(np.zeros((8, 8, 3), np.uint8)), max_episode_steps=12)
+    model = small(drawn(np.zeros((8, 8, 3), np.uint8)), max_episode_steps=12)
     assert model.film(tmp_path / "a.gif", episodes=1).stat().st_size > 0
-    for env, words in ((Drawn(None), "returned NoneType of shape"), (Corridor(), "render_mode is")):
+    for env, words in ((drawn(None), "returned NoneType of shape"), (Corridor(), "render_mode is")):
         with pytest.raises(FileError, match=f"cannot be drawn: .*{words}"):
             small(env, max_episode_steps=12).film(tmp_path / "b.gif")
 
