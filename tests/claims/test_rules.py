@@ -1,9 +1,9 @@
-"""The rules."""
+"""The rules, and the values of runs that they judge."""
 
 import pandas as pd
 import pytest
 
-from hindsight.claims.evidence import RUN, Measured, Untested, of_values
+from hindsight.claims.evidence import RUN, Measured, Untested, of_values, paired
 from hindsight.claims.rules import RULES
 
 COUNTED = {"n_conditions": 12, "words": {"compared": 5}}
@@ -45,3 +45,11 @@ def test_few_seeds_carry_no_interval_and_so_no_verdict(rule, limits):
     assert found.value == 0.5 and found.ahead == 2
     with pytest.raises(Untested, match="only 4 seeds; an interval needs five"):
         RULES[rule].holds(found, **limits)
+
+
+def test_only_shared_runs_are_paired():
+    arm = pd.DataFrame({"condition": "one", "seed": [0, 1, 2], "auc": [1.0, 2.0, 4.0]})
+    baseline = arm.assign(auc=0.5)
+    assert paired(arm[1:], baseline[:2], "auc").to_dict() == {("one", 1): 1.5}
+    shuffled = paired(arm[::-1], baseline, "auc")
+    assert shuffled.sort_index().tolist() == [0.5, 1.5, 3.5]

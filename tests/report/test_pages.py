@@ -174,6 +174,12 @@ def test_a_folder_without_plans_is_refused(tmp_path):
         build(tmp_path, tmp_path, tmp_path / "a.html", tmp_path / "b.md", tmp_path)
 
 
+def test_numbers_that_no_published_table_has():
+    nan = float("nan")
+    assert present.setting(1.1, 1.1, nan, nan) == "1.1"
+    assert present.number(None) == present.p_value(None) == "–"
+
+
 MARKED = "*a* _b_ __c__ `d` [e](http://f) ![g](http://h) <b>i</b> &lt; ~~j~~ k|l m_n [95 %] $o$ \\*"
 
 
