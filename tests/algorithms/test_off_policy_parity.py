@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import ModuleType
@@ -28,12 +28,6 @@ from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 UPDATES = 7
-
-
-@contextmanager
-def without_noise(noise: Tensor) -> Iterator[None]:
-    """The updates of DDPG and DQN draw nothing."""
-    yield
 
 
 @contextmanager
@@ -63,7 +57,7 @@ class Algorithm:
     spec: Any
     theirs: str  # its class in Stable-Baselines3
     parameters_of: Callable[[Any], Sequence[Tensor]]
-    noise: Any  # a context in which a twin's update draws our noise
+    noise: Any  # a context in which a twin's update draws our noise; DDPG and DQN draw none
     n_critics: int
     more: Callable[[Any], dict[str, Any]]  # a twin's further arguments
     variants: dict[str, dict[str, Any]]
@@ -77,7 +71,7 @@ class Algorithm:
 
 ALGORITHMS = {
     "dqn": Algorithm(
-        dqn, partial(DQNSpec, double=False), "DQN", twins.of_dqn, without_noise, 1,
+        dqn, partial(DQNSpec, double=False), "DQN", twins.of_dqn, nullcontext, 1,
         # Instead of its own clipping there is that of all twins.
         lambda spec: {
             "target_update_interval": spec.target_update_interval, "max_grad_norm": math.inf,
@@ -92,7 +86,7 @@ ALGORITHMS = {
         },
     ),
     "ddpg": Algorithm(
-        ddpg, DDPGSpec, "DDPG", twins.of_deterministic, without_noise, 1,
+        ddpg, DDPGSpec, "DDPG", twins.of_deterministic, nullcontext, 1,
         lambda spec: {},
         {
             "notebook": {},

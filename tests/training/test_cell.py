@@ -22,13 +22,9 @@ from tests.training.small import SPEC, cell_in, interrupted
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    return train_cell(SPEC, tmp_path_factory.mktemp("whole"))
-
-
-@pytest.fixture
-def whole(undisturbed):
-    return curves(undisturbed)
+def whole(tmp_path_factory):
+    """The curves of an undisturbed training."""
+    return curves(train_cell(SPEC, tmp_path_factory.mktemp("whole")))
 
 
 def test_one_run_at_a_time_gives_the_same_curves(tmp_path, whole):

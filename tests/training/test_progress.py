@@ -18,11 +18,6 @@ def test_a_line_says_how_far_it_is_and_what_there_is_not_yet():
     assert line == " 25%  100 steps/s  return –  success –  at most 1.0 min left"
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def test_where_there_is_no_terminal_a_line_is_printed_every_half_minute(monkeypatch):
     now, asked, stream = [100.0], [], io.StringIO()
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
@@ -39,7 +34,8 @@ def test_where_there_is_no_terminal_a_line_is_printed_every_half_minute(monkeypa
 
 
 def test_in_a_terminal_there_is_a_bar():
-    stream = Terminal()
+    stream = io.StringIO()
+    stream.isatty = lambda: True
     with display(stream) as draw:
         draw(lambda: (1, 4, "a quarter"))
         draw(lambda: (4, 4, "all of it"))
