@@ -17,7 +17,7 @@ from hindsight.specs.config import load
 from hindsight.training.cell import train_cell
 from tests import commands
 from tests.analysis.test_cells import rewrite
-from tests.configuration import copy_project, environment_of
+from tests.configuration import PARTS, copy_project, environment_of
 from tests.curves import curves
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +156,17 @@ def test_one_figure_makes_what_it_needs_and_nothing_else(project, asked):
         assert planned(project, f"{asked.folder}/{figure}.png") == {"figures": 1}
         ran = snakemake(project, "--cores", "1", f"{asked.folder}/{figure}.png", *SMOKE)
         assert ran.returncode == 0, ran.stdout
+
+
+def test_reading_the_snakefile_writes_nothing_and_the_graph_has_few_boxes(project, tmp_path):
+    copy = tmp_path / "project"
+    copy.mkdir()
+    for part in PARTS:
+        (copy / part).symlink_to(project / part)
+    told = snakemake(copy, "--rulegraph", *SMOKE).stdout
+    rules = set(re.findall(r'label = "(\w+)"', told))
+    assert rules == {"all", "train", "episodes", "tables", "claims", "figures", "report"}
+    assert not (copy / "results").exists() and not (copy / "figures").exists()
 
 
 def test_the_reports_have_no_gaps(project):
