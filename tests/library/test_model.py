@@ -238,6 +238,7 @@ class Uncopied(Corridor):
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
+        (lambda: small().learn(9, callback=[None, 5]), "callback: 5 is not allowed"),
         (lambda: small().evaluate(0), "episodes: 0 is not allowed"),
         (lambda: small().policy(5), r"run: 5 is not allowed; choose from \[0, 1\]"),
     ],

@@ -187,7 +187,9 @@ def policy_of(prey: str) -> Policy:
 
     It is looked up at run time, so that the fingerprint of a cell covers only its own prey.
     """
-    found: Policy = globals()[prey]
+    found = globals().get(prey)
+    if not isinstance(found, Policy):
+        raise LookupError(f"prey {prey!r} has a name but no function in hindsight.envs.prey")
     return found
 
 

@@ -218,6 +218,12 @@ class Model:
             raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; use 1 or more")
         several = callback if isinstance(callback, Sequence) else [callback]
         callbacks = [each for each in several if each is not None]
+        for each in callbacks:
+            if not callable(each):
+                raise SpecError(
+                    f"callback: {each!r} is not allowed; it must be a function of the model, or a "
+                    "list of them"
+                )
         prepare_process(self.device)
         with ExitStack() as stack:
             self._board = None
