@@ -89,7 +89,8 @@ lock: .venv/test
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import hindsight.report.build, hindsight.training.off_policy, hindsight.training.on_policy, snakemake.cli'
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import hindsight.cli, hindsight.figures.draw, hindsight.report.build, hindsight.training.off_policy, hindsight.training.on_policy, scipy.stats, snakemake.cli'
 	touch $@
 
 .venv/test: .venv/ready requirements-test.lock

@@ -116,7 +116,7 @@ def test_waiting_for_another_process_to_compile_can_be_stopped(tmp_path: Path) -
     program = "from hindsight.io.compiled import folder; print(folder())"
     place = started(tmp_path, program).communicate()[0].strip()
     arguments = ["train", "--steps", "4096", "--seeds", "1", "--out", str(tmp_path / "results")]
-    with FileLock(Path(place) / "lock"):
+    with FileLock(Path(place) / "ppo_compiled.lock"):
         waiting = started(tmp_path, MAIN, *arguments)
         while not list((tmp_path / "results").rglob("*.lock")) and waiting.poll() is None:
             time.sleep(0.1)

@@ -203,7 +203,7 @@ def seconds_compiling() -> tuple[float, float]:
 
 @contextmanager
 def _kept(function: Callable[..., Any]) -> Iterator[bool]:
-    """Hold the cache's lock while compiling; announce it if the code is not cached.
+    """Hold the lock of the function's module while compiling; announce what is not cached.
 
     Yields whether there is a cache.
     """
@@ -215,10 +215,12 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
         yield False
         return
     before = CONFIG.CACHE_LOCATOR_CLASSES
+    module = function.__module__.rpartition(".")[2]
+    lock = FileLock(path / f"{module}.lock", fallback_to_soft=False)
     # A request to stop does not wait for the compiler, here or in another process.
-    with awaited("the compiler"), FileLock(path / "lock", fallback_to_soft=False):
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
-        if trains and not any(path.glob(f"{name}{Locator(function).code}*.nbi")):  # Numba's name
+    with awaited("the compiler"), lock:
+        name = f"{module}.{function.__qualname__}-{Locator(function).code}"
+        if trains and not any(path.glob(f"{name}*.nbi")):  # Numba's name
             _say(COMPILING)
         CONFIG.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__name__}"
         try:
