@@ -27,15 +27,11 @@ def coverage(plans: Iterable[dict[str, Any]], papers: Path) -> list[Table]:
         return []
     grids: dict[str, dict[str, Any]] = json.loads(papers.read_text(encoding="utf-8"))
     by_name = {plan["experiment"]: plan for plan in plans}
-    seeds: dict[str, int] = {}  # by cell: the most that any experiment asks for
-    for entry in (entry for plan in by_name.values() for entry in plan["entries"]):
-        seeds[entry["cell"]] = max(entry["seeds"], seeds.get(entry["cell"], 0))
     titles = {True: "The papers' figures", False: "The other experiments"}
     rows: dict[bool, list[list[str]]] = {}
     for name, grid in grids.items():
         plan = by_name.get(name, {"entries": [], "preset": {"hidden": []}})
-        there = [e | {"seeds": seeds[e["cell"]]} for e in plan["entries"]
-                 if Path(e["cell"]).exists()]  # fmt: skip
+        there = [e for e in plan["entries"] if Path(e["cell"]).exists()]
         rows.setdefault(bool(grid["paper"]), []).extend(
             _rows(grid, there, list(plan["preset"]["hidden"]))
         )

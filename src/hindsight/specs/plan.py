@@ -284,7 +284,8 @@ class Plan:
                     "spawn": entry.spawn,
                     "prey": entry.prey,
                     "condition": entry.condition,
-                    "seeds": entry.spec.seeds,
+                    # A cell of several experiments has the most seeds that any of them asks for.
+                    "seeds": self.cells.get(name, entry.spec).seeds,
                     "steps": entry.spec.steps,
                     "cell": str(self._curves_of(entry, name)),
                 }
