@@ -150,6 +150,9 @@ def test_stability(findings, cells, verdicts):
         ).all()
         steps = runs.steps()["released" if name == "stability" else "described"].groupby("arm")
         assert name == "stability" or (steps.max() / steps.min() < 1.2).all()
+    rising = [verdicts["P8", fidelity].measured.words["rising"] for fidelity in FIDELITIES]
+    assert rising == [2, 2]
+    facts.append("there entropy falls")  # in the third
     settings = ("(0.001 or 0.01)", "8 seeds")
     all_there(chapter(findings, "Does stability fall with entropy?"), facts, settings)
 
