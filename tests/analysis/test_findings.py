@@ -202,6 +202,10 @@ def test_what_else_would_do(findings, cells):
     fixed, flees = "PPO-HER, σ = 0.5", [f"{s} {p}" for s in ("random", "apart")
                                         for p in ("repel", "straight_away")]  # fmt: skip
     facts.append(f"{np.isinf(steps_of(runs, 'GCSL')).sum()} runs never learn")
+    medians = steps_of(runs, "GCSL").groupby(level=0).median()
+    falls = [condition for condition in medians.index
+             if last("GCSL", condition, "train", "log_std") < 0]  # fmt: skip
+    assert (len(falls), np.isinf(medians).sum(), np.isinf(medians[falls]).sum()) == (9, 6, 4)
     for prey in ("static", "attract"):
         fast, slow = (steps_of(runs, arm, f"random {prey}").median() for arm in ("GCSL", "PPO-HER"))
         facts.append(f"{thousands(fast)} instead of {thousands(slow)}")
