@@ -285,18 +285,17 @@ def test_the_recipe_on_other_tasks(findings, cells):
             row_of.append(middle + some)
         facts.append(f"| {' | '.join(row_of)} |")
     ends = cells("recipe_elsewhere").last_tests()["described"][:, "", "PointMaze"]
-    ends = ends.groupby("arm").median()
-    facts.append(
-        "PPO succeeds in {:.0%} of its last tests, PPO-HER in {:.0%}, the recipe in {:.0%}".format(
-            *ends[["PPO", "PPO-HER", "recipe"]]
-        )
-    )
-    facts.append(
-        "PPO-HER succeeds in {:.0%} and the recipe in {:.0%}".format(
-            *ends[["PPO-HER (whole)", "recipe (whole)"]]
-        )
-    )
-    facts = [fact.replace("%", " %") for fact in facts]
+    ends, means = ends.groupby("arm").median(), ends.groupby("arm").mean()
+    whole = ["PPO-HER (whole)", "recipe (whole)"]
+    facts += [
+        "in {} % of its last tests, PPO-HER's in {} %, the recipe's in {} %".format(
+            *map(percent, ends[["PPO", "PPO-HER", "recipe"]])
+        ),
+        "PPO-HER's median run succeeds in {} %, the recipe's in {} %".format(
+            *map(percent, ends[whole])
+        ),
+        "are {} and {} %, PPO's is {} %".format(*map(percent, means[[*whole, "PPO"]])),
+    ]
     first = [
         [reached(run, 0.75) for run in runs[arm, "", "PointMaze"].values()]
         for arm in ("recipe (whole)", "PPO")
