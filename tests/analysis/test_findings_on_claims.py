@@ -211,6 +211,10 @@ def test_mixing_in_failures(findings, cells, verdicts):
             *(percent(verdicts["M1", fidelity].measured.value) for fidelity in FIDELITIES)
         ),
     ]
+    log = runs.outcomes("described")["log"].groupby("level").mean()
+    more = [f"{100 * (2 ** (log[level] - log['0.3']) - 1):.1f}" for level in ("0.4", "0.5")]
+    assert log.idxmin() == "0.3" and more[0] == more[1]
+    facts.append(f"40 and 50 % only {more[0]} % more")
     words = verdicts["M1", "described"].measured.words
     assert (words["flat"], words["more"], words["m_c"]) == ("S = 0.2 to 0.6", "10 %", "0.5")
     best_by_prey = runs.m_c()["described"].unstack("level").idxmax(axis=1)
