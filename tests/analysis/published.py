@@ -54,12 +54,13 @@ def runs_in(path: Path) -> dict[int, Run]:
     about = json.loads(table.schema.metadata[b"hindsight"])
     timed_on = about["machine"]["processor"], about["runs_per_axis"]
     rows = table.to_pandas().sort_values(["seed", "env_steps"])
-    by_seed = {run["seed"]: run for run in about["runs"]}
+    train, tests = (
+        dict(iter(rows[rows["phase"] == phase].groupby("seed")))
+        for phase in ("train", "evaluation")
+    )
     return {
-        int(seed): Run(
-            own[own["phase"] == "train"], own[own["phase"] == "evaluation"], by_seed[seed], timed_on
-        )
-        for seed, own in rows.groupby("seed")
+        run["seed"]: Run(train[run["seed"]], tests.get(run["seed"], rows[:0]), run, timed_on)
+        for run in about["runs"]
     }
 
 
@@ -135,8 +136,11 @@ class Cells:
             return self.found[column]
         found = self.found[column] = {}
         for place, runs in self.runs.items():
-            own = {seed: run.train.set_index("env_steps")[column] for seed, run in runs.items()}
-            wide = pd.DataFrame(own).astype(float)
+            own = {
+                seed: pd.Series(run.train[column].to_numpy(float), run.train["env_steps"])
+                for seed, run in runs.items()
+            }
+            wide = pd.DataFrame(own)
             spacing = np.diff(wide.index[-2:])[0]
             more = np.arange(wide.index[-1] + spacing, self.budgets[place] + 1, spacing)
             found[place] = wide.reindex([*wide.index, *more]).ffill()
