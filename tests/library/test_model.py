@@ -85,6 +85,13 @@ def test_a_budget_is_rounded_up_to_whole_iterations_with_a_warning(capsys, recwa
     assert len(recwarn) == 1
 
 
+@pytest.mark.parametrize("more", [{"learning_starts": 30}, {"max_episode_steps": 31}])
+def test_a_call_that_learns_nothing_warns(more):
+    with pytest.warns(UserWarning, match="nothing is learned yet: learning starts after 30 steps"):
+        model = small(**more).learn(30)
+    assert not model.curves().updates.any()
+
+
 def test_ctrl_c_ends_learn_after_an_iteration_and_another_call_continues():
     once, interrupted = small().learn(90), small()
 

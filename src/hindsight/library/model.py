@@ -35,7 +35,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.gymnasium import is_known, registered
-from hindsight.specs.off_policy import ContinuousSpec
+from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
 from hindsight.training.policies import initial_row
@@ -235,11 +235,13 @@ class Model:
             runs = self._started()
             first, began = runs.env_steps, time.monotonic()
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
-            starts = getattr(self.spec.algorithm, "learning_starts", 0)
-            if target <= starts:
+            how, limit = self.spec.algorithm, self.spec.environment.step_limit
+            if isinstance(how, OffPolicySpec) and target <= (
+                starts := max(how.learning_starts, how.n_envs * limit - 1)
+            ):
                 warnings.warn(
                     f"nothing is learned yet: learning starts after {starts:,} steps "
-                    "(learning_starts)",
+                    f"(learning_starts, and an episode of up to {limit:,} in each environment)",
                     stacklevel=2,
                 )
             # Schedules run from the very first step to the last step of this call.
