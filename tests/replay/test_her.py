@@ -181,6 +181,7 @@ def seen(**parts):
     ("change", "message"),
     [
         ({"obs": {}}, "achieved_goal: missing from the observation, which has"),
+        ({"obs": (seen(), {})}, "obs: a tuple is not allowed; it must be a dictionary"),
         ({"obs": seen(achieved_goal=np.zeros(3))}, r"achieved_goal: an array of shape \(3,\)"),
         ({"next_obs": seen(observation=[1e300] * REST)}, "next observation: inf is not allowed"),
         ({"obs": seen(observation=np.array(["a"] * REST))}, "observation: .* type <U1"),

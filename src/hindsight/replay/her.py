@@ -273,7 +273,10 @@ class HindsightReplayBuffer(FieldBuffer):
     ) -> None:
         """Add steps with leading axes `shape`; `over`, [env] or []: they end an episode."""
         values: dict[str, Any] = {"action": actions, "reward": rewards, "terminated": terminated}
-        for given, which in ((obs, ""), (next_obs, "next ")):
+        for name, given, which in (("obs", obs, ""), ("next_obs", next_obs, "next ")):
+            if not isinstance(given, Mapping):  # such as what `reset` returns, with the info
+                kind = type(given).__name__
+                raise ValueError(f"{name}: a {kind} is not allowed; it must be a dictionary")
             for key in self.parts:
                 if key not in given:
                     raise ValueError(
