@@ -147,6 +147,14 @@ def test_predictions_are_those_of_the_latest_parameters_and_random_if_asked():
         ({"desired_goal": None}, "'desired_goal' is missing; it needs achieved_goal"),
         ({"achieved_goal": np.zeros(3)}, r"achieved_goal has shape \(3,\); it must be \(2,\), or"),
         ({"achieved_goal": np.zeros((4, 2))}, "either all parts or none"),
+        (
+            {
+                "achieved_goal": np.zeros((4, 2)),
+                "desired_goal": np.zeros((4, 2)),
+                "observation": np.zeros((3, 1, 3)),
+            },
+            "of the same length$",
+        ),
     ],
 )
 def test_an_observation_that_does_not_fit_is_an_error(change, words):

@@ -47,9 +47,11 @@ def must_fit(observation: Any, spaces: Mapping[str, gymnasium.Space[Any]]) -> No
             raise SpecError(
                 f"observation: {key} has shape {found}; it must be {shape}, or ({more}) for a batch"
             )
-        batched.add(found != shape)
+        batched.add(found[: len(found) - len(shape)])
     if len(batched) > 1:
-        raise SpecError("observation: either all parts or none must have a leading axis")
+        raise SpecError(
+            "observation: either all parts or none must have a leading axis, of the same length"
+        )
 
 
 class Policy(nn.Module):
