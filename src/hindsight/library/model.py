@@ -145,9 +145,8 @@ class Model:
         workers: int | None,
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
+        device, evaluate_every = str(device), _whole("evaluate_every", evaluate_every)
         must_be_usable(device)
-        if evaluate_every < 1:
-            raise SpecError(f"evaluate_every: {evaluate_every} is not allowed; use 1 or more")
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         self.device, self.workers = device, workers
         self._runs: Runs | None = None
@@ -214,8 +213,7 @@ class Model:
                 an earlier call within an iteration.
         """
         self._must_be_whole()
-        if total_timesteps < 1:
-            raise SpecError(f"total_timesteps: {total_timesteps} is not allowed; use 1 or more")
+        total_timesteps = _whole("total_timesteps", total_timesteps)
         several = callback if isinstance(callback, Sequence) else [callback]
         callbacks = [each for each in several if each is not None]
         for each in callbacks:
@@ -497,8 +495,7 @@ class Model:
             seed: episode e starts from `reset(seed=seed + e)`, so all runs see the same episodes.
         """
         prepare_process("cpu")
-        if episodes < 1:
-            raise SpecError(f"episodes: {episodes} is not allowed; use 1 or more")
+        episodes = _whole("episodes", episodes)
         if not deterministic and self._file is not None:
             self._file.must_draw()
         seeds = self.seeds if run is None else [run]
@@ -517,8 +514,7 @@ class Model:
         """
         from hindsight.training.watch import animate, film
 
-        if episodes < 1:
-            raise SpecError(f"episodes: {episodes} is not allowed; use 1 or more")
+        episodes = _whole("episodes", episodes)
         animate(film(self.spec, self.parameters(run, which), episodes), Path(path))
         return Path(path)
 
@@ -646,6 +642,14 @@ class Model:
         last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
         scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
         self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
+
+
+def _whole(name: str, value: Any) -> int:
+    """Return a count, which may be a float such as 1e6; SpecError unless it is 1 or more."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 1 <= value < np.inf or value != int(value):
+        raise SpecError(f"{name}: {value!r} is not allowed; it must be a whole number, 1 or more")
+    return int(value)
 
 
 def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor]:
