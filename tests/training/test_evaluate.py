@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
+from hindsight import PPO
 from hindsight.io.files import FileError
 from hindsight.library.policy import Policy
 from hindsight.specs.cell import CellSpec
@@ -112,6 +113,15 @@ def test_a_function_is_what_a_plain_loop_makes_of_it():
     assert_is_a_plain_loop(found, env, act, 10)
     silent = gymnasium.make(CORRIDOR, terminates=True)
     assert np.isnan(evaluate_policy(act, silent, n_episodes=2).success_rate)
+
+
+@pytest.mark.parametrize("env", ["Corridor-v0", lambda: gymnasium.make("Corridor-v0")])
+def test_an_environment_of_a_program_s_own_is_named_with_its_module(env, tmp_path):
+    file = (model := PPO(env, seeds=1, hidden=(5,))).save(tmp_path / "policy.pt")
+    found = evaluate_policy(file, CORRIDOR, n_episodes=3)
+    assert found[:4] == tuple(model.evaluate(3).iloc[0])
+    with pytest.raises(FileError, match=r"--env (Corridor|module:Name)-v0$"):
+        evaluate_policy(file, n_episodes=3)
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"terminates": True}, {"discrete": True}])

@@ -90,7 +90,17 @@ def read_policy(
     run = next(iter(file.seeds), None) if run is None else run
     if run not in file.seeds:
         raise FileError(f"{path}: has no run {run}; choose from {file.seeds}")
-    spec = cell_of(file.values, path, [named] if named else [])
+    values, where = file.values, file.values.get("environment")
+    trained_in = str(where.get("id")) if isinstance(where, dict) else ""
+    # A program may have passed an object, or registered its environment itself.
+    if (an_object := trained_in.startswith("given/")) and not named:
+        raise FileError(
+            f"{path}: its environment was passed as an object, which a file cannot contain; name "
+            "it with --env module:Name-v0"
+        )
+    if where and named and (an_object or trained_in == named.rpartition(":")[2]):
+        values = values | {"environment": where | {"id": named}}
+    spec = cell_of(values, path, [named] if named else [])
     if random:
         file.must_draw()
     row = file.rows_of(spec)[file.seeds.index(run)]
