@@ -106,6 +106,7 @@ def test_samples_are_those_of_the_ring(strategy, fidelity, k, envs, slots, seed)
 def test_each_environment_of_a_vector_keeps_its_own_info():
     mode, given = {"autoreset_mode": AutoresetMode.DISABLED}, []
     env = gymnasium.make_vec("BitFlipping-v0", 3, vector_kwargs=mode)
+    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
 
     def compute_reward(achieved, desired, infos):
         given.extend(infos)

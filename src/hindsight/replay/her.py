@@ -55,8 +55,8 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
         if not env.has_attr(name):
             return None
         return lambda *arguments: env.env_method(name, *arguments, indices=[0])[0]
-    if hasattr(env, "envs"):
-        env = env.envs[0]
+    if hasattr(env, "num_envs") and hasattr(bare := getattr(env, "unwrapped", env), "envs"):
+        env = bare.envs[0]
     if hasattr(env, "has_wrapper_attr"):
         return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     return getattr(env, name, None)
