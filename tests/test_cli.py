@@ -47,6 +47,15 @@ def test_evaluate_prints_return_and_success(trained):
     assert all(line.endswith("length 6.0") for line in short[:2])
 
 
+def test_curves_in_a_policys_place_are_refused_and_stay_where_they_are(trained):
+    (curves,) = (trained / "results/cells").rglob("*.parquet")
+    for command in (["evaluate"], ["watch", "a.gif"], ["export", "a.pt2"]):
+        name, *out = command
+        told = hindsight(name, str(curves.relative_to(trained)), *out, cwd=trained)
+        assert told.returncode == 1 and "holds curves; policies are" in told.stderr
+        assert curves.exists()
+
+
 def test_a_film_in_another_format_is_refused():
     with pytest.raises(FileError, match=r"^a\.avi: an animation must be a \.gif or \.mp4 file$"):
         animate([], Path("a.avi"))

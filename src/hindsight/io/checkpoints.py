@@ -42,6 +42,8 @@ def load(path: Path) -> dict[str, Any]:
         DamagedError: the file is damaged, or `save` did not write it.
         FileError: the file cannot be read.
     """
+    if path.suffix == ".parquet":  # of the same name, and whole: not to be set aside
+        raise FileError(f"{path}: holds curves; policies are .pt files, as in results/policies")
     try:
         must_be_stored(path)
         # torch does not check the checksums of its archive.
