@@ -129,6 +129,9 @@ def _must_be_in_a_clone() -> None:
             "there is no config.yaml here: the replication runs in a clone of the repository, so "
             "cd there first; train, watch, evaluate and export work anywhere"
         )
+    from hindsight.pipeline.project import must_run_its_own_code
+
+    must_run_its_own_code()
 
 
 @app.command()

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.pipeline.project import KINDS, Project, clean
+from hindsight.pipeline.project import KINDS, Project, clean, must_run_its_own_code
 from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds, wall_seconds
+from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
 from tests.training import small
 
@@ -52,6 +53,17 @@ def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monke
         path.parent.mkdir(parents=True)
         path.touch()
         assert policies() == asked
+
+
+def test_in_a_copy_the_code_of_another_folder_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("src").mkdir()
+    Path("src/hindsight").symlink_to(PACKAGE)
+    must_run_its_own_code()
+    Path("src/hindsight").unlink()
+    Path("src/hindsight").mkdir()
+    with pytest.raises(SpecError, match=r"code that runs is in .*src/hindsight, not in this"):
+        must_run_its_own_code()
 
 
 OLD = "0123456789ab"

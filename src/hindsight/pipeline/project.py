@@ -32,7 +32,7 @@ from hindsight.specs.code import file_name
 from hindsight.specs.config import AUTHORS, EPISODES, PICTURE, PUBLISHED, TRAINED, Config
 from hindsight.specs.cost import megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
 from hindsight.specs.plan import Plan, papers_grids, spec_path
 
@@ -263,6 +263,19 @@ class Project:
         for file in cells & set(self.files.values()) if self.trains else ():
             (TRAINED / "checkpoints" / f"{file}.pt").unlink(missing_ok=True)
         self._locks.close()
+
+
+def must_run_its_own_code() -> None:
+    """Raise SpecError if this folder has code, but that of another one runs.
+
+    Then changes of this folder's would be ignored.
+    """
+    own = Path("src/hindsight")
+    if own.exists() and not own.samefile(PACKAGE):
+        raise SpecError(
+            f"the code that runs is in {PACKAGE}, not in this folder: after copying or moving the "
+            "project, remove .venv, and run `make .venv/ready`"
+        )
 
 
 def lock() -> AbstractContextManager[None]:
