@@ -105,6 +105,8 @@ def test_each_file_has_its_commit_and_versions(config):
 
 
 def test_a_damaged_cell_and_a_damaged_manifest_are_refused(config):
+    with pytest.raises(FileError, match=r"^none: there is no such folder$"):
+        list(publish(config, Path("none")))
     first, *_ = Plan.of(config).cells
     trained = put(first)
     whole = trained.read_bytes()

@@ -16,7 +16,7 @@ from hindsight.analysis.reduce import reduce_cell
 from hindsight.io import repository
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import file_sha256
-from hindsight.io.files import as_json, write_if_changed, write_whole
+from hindsight.io.files import FileError, as_json, write_if_changed, write_whole
 from hindsight.pipeline.project import MAIN_EXPERIMENT
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config
@@ -41,6 +41,8 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
         FileError: a trained cell is damaged; or, before anything is written, a published file that
             would be kept differs from the manifest.
     """
+    if not trained.is_dir():
+        raise FileError(f"{trained}: there is no such folder")
     plan = Plan.of(config)
     found = {name: newest(trained, name) for name in plan.cells}
     cells = {name: PUBLISHED / "cells" / f"{name}.parquet" for name in plan.cells}
