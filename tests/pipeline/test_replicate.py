@@ -77,6 +77,7 @@ MISTAKES = {
     "usage: x\n__main__.py: error: unrecognized arguments: --preset": "error: unrecognized argum",
     "MissingRuleException:\nNo rule to produce a.txt": "No rule to produce a.txt",
     "InputFunctionException in rule x, line 2:\nError:\n  SpecError: no figure": "  no figure",
+    "Error: Error parsing number of cores": "Error parsing number of cores",
     'WorkflowError in file "x", line 2:\nunknown key': "  unknown key",
 }
 

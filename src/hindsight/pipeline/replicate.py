@@ -196,7 +196,7 @@ def _what_failed(project: Project, started: float) -> None:
     Or what is wrong with Snakemake's arguments or the configuration, if no job was started.
     """
     lines = [line.strip().removeprefix("__main__.py: ") for line in _lines(LOG)]
-    told = [line for line in lines if line.startswith(("Error in rule", "error: "))]
+    told = [line for line in lines if line.startswith(("Error in rule", "error: ", "Error: "))]
     for kind, line in itertools.pairwise(lines):
         if kind == "Error:" or kind.startswith("WorkflowError in ") or kind.endswith("Exception:"):
             told.append(line.removeprefix("SpecError: "))
