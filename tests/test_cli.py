@@ -70,6 +70,7 @@ def test_a_film_in_another_format_is_refused():
         ("train --env PointReach-v0 prey=repel n_dims=5",
          "error: prey=repel: unknown option 'prey'; PointReach-v0 has action_scale"),
         ("train --her none k=4", "k=4: 'k' needs hindsight: set a strategy (her)"),
+        ("train steps=9", "'steps' is given by `steps` in a preset or `select`, by --steps"),
         ("train PPO", "error: 'PPO' is not key=value"),
         ("train fidelity=released", "fidelity has no effect here"),
         ("train --algorithm sac --env PointReach-v0 fidelity=described",

@@ -103,6 +103,10 @@ SAC = {"SAC": {"algorithm": "sac"}}
             {"arms": HER, "keys": {"fidelity": "described"}},
             ["'fidelity' is given by `fidelities`", "as fidelity=released in `hindsight train`"],
         ),
+        (
+            {"arms": HER, "keys": {"seeds": 5}},
+            ["'seeds' is given by `seeds` in a preset or `select`"],
+        ),
         ({"arms": HER, "vary": {"hidden": [[8], [8, 8]]}}, [".vary.hidden.0: [8] is not a number"]),
         ({"arms": HER, "vary": {"k": [1, 1.0]}}, [".vary.k: 1 is given twice"]),
         ({"arms": HER, "vary": {"k": [1, "all"]}}, [".vary.k: [1, 'all'] are neither all numbers"]),

@@ -216,6 +216,11 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
             f"{where}: 'fidelity' is given by `fidelities` in an experiment, and as "
             "fidelity=released in `hindsight train`"
         )
+    if key in ("seeds", "steps"):
+        raise SpecError(
+            f"{where}: {key!r} is given by `{key}` in a preset or `select`, by --{key} in "
+            "`hindsight train`, and by an argument in Python"
+        )
     for section in SECTIONS:
         if section in values and key in model_of(section, values[section]).model_fields:
             values[section][key] = value
@@ -223,7 +228,7 @@ def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     keys = {s: {key for model in PARTS[s].values() for key in model.model_fields} for s in SECTIONS}
     home = next((section for section in SECTIONS if key in keys[section]), None)
     if home is None:
-        known = {"seeds", "first_seed", "early_end"}.union(*keys.values())
+        known = {"first_seed", "early_end"}.union(*keys.values())
         raise SpecError(f"{where}: unknown option {key!r}{guess(key, known)}")
     if home in values:
         part = values[home]
