@@ -167,6 +167,11 @@ def test_the_published_results_are_those_that_were_published_whatever_is_overrid
             {"experiments": {"e": {"title": "t", "figures": "f", "arms": {"A": {"tasks": ["T"]}}}}},
             ["experiments.e", "arms.A.tasks: 'T' is unknown"],
         ),
+        ({"select": {}}, ["select: names no experiment"]),
+        (
+            {"select": {"agent_size": {"levels": {"interception_distance": []}}}},
+            ["select.agent_size: "],
+        ),
         ({"results": "drawn"}, ["results", "drawn", "trained"]),
         ({"hidden": []}, ["hidden", "at least 1 item"]),
         ({"experiments": {"e": {"figures": "f", "arms": {"A": {}}}}}, ["experiments.e.title: is"]),

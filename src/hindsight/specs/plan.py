@@ -242,6 +242,11 @@ class Plan:
         for entry, key in everything:
             name = entry.spec.name if entry.published else names[key]
             experiments.setdefault(entry.experiment, []).append((entry, name))
+        if not config.size.select:
+            raise SpecError("select: names no experiment")
+        for name in config.size.select:
+            if name not in experiments:
+                raise SpecError(f"select.{name}: leaves nothing of the experiment to train")
         return cls(config, {names[key]: spec for key, spec in largest.items()}, experiments)
 
     def file_of(self, name: str) -> str:
