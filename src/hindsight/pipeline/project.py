@@ -228,8 +228,8 @@ class Project:
         return -(-int(work) // 60)
 
     def queue(self) -> list[float]:
-        """Estimated seconds of each missing cell, in the order in which they start."""
-        cells = (self.plan.cells[name] for name in self.missing)
+        """Estimated seconds of each cell to be trained, in the order in which they start."""
+        cells = (self.plan.cells[name] for name in self.missing if self.trains)
         return [seconds(spec) for spec in sorted(cells, key=lambda spec: -self.priority(spec))]
 
     # -- beginning and end of a run -----------------------------------------------------------
