@@ -41,6 +41,8 @@ def test_the_main_figure_comes_first_and_then_the_longest():
     assert project.queue() == [seconds(spec) for spec in cells[1:]]
     cached = Project.of(load(ROOT / "config.yaml", {"results": "cached"}))
     assert cached.missing and not cached.queue()  # nothing is trained
+    with pytest.raises(SpecError, match=r"experiment 'my' is not in the plan of laptop"):
+        cached.cells_of("my")
 
 
 def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monkeypatch):

@@ -105,7 +105,12 @@ class Project:
         return [name for name in self.plan.cells if name not in self.there]
 
     def cells_of(self, experiment: str) -> list[str]:
-        """Curves behind an experiment's tables; only existing ones if nothing is trained."""
+        """Curves behind an experiment's tables; only existing ones if nothing is trained.
+
+        Raises SpecError for an unknown experiment.
+        """
+        if experiment not in self.plan.experiments:
+            raise SpecError(f"experiment {experiment!r} is not in the plan of {self.source}")
         names = [n for n in self.plan.cells_of(experiment) if self.trains or n in self.there]
         ships = [
             PUBLISHED / f"cells/{name}.parquet"
