@@ -70,4 +70,4 @@ wildcard_constraints:
     # The general form of a cell's name: a pattern of thousands of names would take minutes to match.
     cell="[^/]+/[^/]+",
     experiment="[A-Za-z][A-Za-z0-9_-]*",
-    figure="[A-Za-z0-9_]+",
+    figure="[A-Za-z0-9_-]+",
