@@ -169,6 +169,19 @@ def test_reading_the_snakefile_writes_nothing_and_the_graph_has_few_boxes(projec
     assert not (copy / "results").exists() and not (copy / "figures").exists()
 
 
+def test_snakemakes_own_report_has_every_caption(project, asked):
+    ended = snakemake(project, "--cores", "1", "--report", "own.html", *SMOKE)
+    assert ended.returncode == 0, ended.stdout
+    page = (project / "own.html").read_text(encoding="utf-8")
+    assert all(asked.caption(name).split("`")[0][:40] in page for name in asked.figures)
+
+
+def test_an_experiment_may_have_a_dash_in_its_name(project):
+    mine = "{my-own: {title: Mine, figures: none, arms: {PPO: {}}}}"
+    own = (f"experiments={mine}", "select={my-own: {preys: [repel]}}")
+    assert jobs(snakemake(project, "-n", *SMOKE, *own).stdout)["figures"] == 3
+
+
 def test_the_reports_have_no_gaps(project):
     page = (project / "figures/smoke/report.html").read_text(encoding="utf-8")
     board = (project / "figures/smoke/REPLICATION.md").read_text(encoding="utf-8")

@@ -60,7 +60,12 @@ def shown(figure):
     """A figure with its caption for `snakemake --report`."""
     return report(
         f"{PROJECT.folder}/{figure}.png",
-        caption=f"{Path.cwd()}/{PROJECT.caption_of(figure)}",
+        # A caption is a template, but its path has no wildcards.
+        caption=(
+            f"{Path.cwd()}/{PROJECT.caption_of(figure)}"
+            if PROJECT.published
+            else "caption.rst"
+        ),
         category="Figures",
         labels={"figure": figure},
     )

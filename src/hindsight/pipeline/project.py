@@ -204,8 +204,14 @@ class Project:
         text = as_json(made_of or papers_grids(self.config))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    def caption(self, figure: str) -> str:
+        """A figure's caption for `snakemake --report`."""
+        from hindsight.figures.specs import specs_of
+
+        return specs_of([self.figures[figure]])[figure].caption
+
     def caption_of(self, figure: str) -> str:
-        """Path of a figure's caption for `snakemake --report`."""
+        """Path of a published figure's caption, of which one job draws all."""
         return f"results/captions/{self.source}/{figure}.rst"
 
     # -- options and resources of a job -------------------------------------------------------
@@ -256,11 +262,8 @@ class Project:
         for name in self.experiments:
             write_if_changed(self.plan_of(name), as_json(self.plan.document(name)))
         write_if_changed(Path(self.tables, "papers.json"), as_json(papers_grids(self.config)))
-        from hindsight.figures.specs import specs_of
-
-        specs = specs_of(dict.fromkeys(self.figures.values()))
-        for name in self.figures:
-            write_if_changed(Path(self.caption_of(name)), specs[name].caption + "\n")
+        for name in self.figures if self.published else ():
+            write_if_changed(Path(self.caption_of(name)), self.caption(name) + "\n")
 
     def end(self) -> None:
         """Remove the checkpoints of finished cells after a successful run, and release the lock."""
