@@ -288,7 +288,7 @@ def test_a_bad_configuration_stops_before_training(project):
     assert result.returncode != 0
     assert named in result.stdout
     assert "Select jobs" not in result.stdout
-    told = commands.hindsight("plan", "-c", "preset=smoke", "-c", pair, cwd=project)
+    told = commands.hindsight("plan", "-c", "preset=smoke", "-c", pair, cwd=ROOT)
     assert told.returncode == 1
     assert told.stderr.startswith("error: ") and named in told.stderr and not told.stdout
 
