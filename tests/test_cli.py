@@ -49,8 +49,7 @@ def test_evaluate_prints_return_and_success(trained):
 
 def test_curves_in_a_policys_place_are_refused_and_stay_where_they_are(trained):
     (curves,) = (trained / "results/cells").rglob("*.parquet")
-    for command in (["evaluate"], ["watch", "a.gif"], ["export", "a.pt2"]):
-        name, *out = command
+    for name, *out in (["evaluate"], ["watch", "a.gif"], ["export", "a.pt2"]):
         told = hindsight(name, str(curves.relative_to(trained)), *out, cwd=trained)
         assert told.returncode == 1 and "holds curves; policies are" in told.stderr
         assert curves.exists()

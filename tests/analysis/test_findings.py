@@ -203,8 +203,7 @@ def test_what_else_would_do(findings, cells):
                                         for p in ("repel", "straight_away")]  # fmt: skip
     facts.append(f"{np.isinf(steps_of(runs, 'GCSL')).sum()} runs never learn")
     medians = steps_of(runs, "GCSL").groupby(level=0).median()
-    falls = [condition for condition in medians.index
-             if last("GCSL", condition, "train", "log_std") < 0]  # fmt: skip
+    falls = [c for c in medians.index if last("GCSL", c, "train", "log_std") < 0]
     assert (len(falls), np.isinf(medians).sum(), np.isinf(medians[falls]).sum()) == (9, 6, 4)
     for prey in ("static", "attract"):
         fast, slow = (steps_of(runs, arm, f"random {prey}").median() for arm in ("GCSL", "PPO-HER"))

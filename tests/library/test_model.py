@@ -148,11 +148,8 @@ def test_predictions_are_those_of_the_latest_parameters_and_random_if_asked():
         ({"achieved_goal": np.zeros(3)}, r"achieved_goal has shape \(3,\); it must be \(2,\), or"),
         ({"achieved_goal": np.zeros((4, 2))}, "either all parts or none"),
         (
-            {
-                "achieved_goal": np.zeros((4, 2)),
-                "desired_goal": np.zeros((4, 2)),
-                "observation": np.zeros((3, 1, 3)),
-            },
+            dict.fromkeys(("achieved_goal", "desired_goal"), np.zeros((4, 2)))
+            | {"observation": np.zeros((3, 1, 3))},
             "of the same length$",
         ),
     ],

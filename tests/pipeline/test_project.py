@@ -61,13 +61,12 @@ def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monke
 
 def test_in_a_copy_the_code_of_another_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("src").mkdir()
-    Path("src/hindsight").symlink_to(PACKAGE)
-    must_run_its_own_code()
-    Path("src/hindsight").unlink()
-    Path("src/hindsight").mkdir()
+    (own := Path("src/hindsight")).mkdir(parents=True)
     with pytest.raises(SpecError, match=r"code that runs is in .*src/hindsight, not in this"):
         must_run_its_own_code()
+    own.rmdir()
+    own.symlink_to(PACKAGE)
+    must_run_its_own_code()
 
 
 OLD = "0123456789ab"
