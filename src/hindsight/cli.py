@@ -102,14 +102,14 @@ def _set_aside(paths: Iterable[Path]) -> str:
     import shutil
 
     from hindsight.io.files import set_aside
-    from hindsight.specs.config import PUBLISHED, TRAINED
+    from hindsight.specs.config import TRAINED
 
     actions = []
     for path in paths:
-        if TRAINED not in path.parents or PUBLISHED in path.parents:
-            continue
-        if TRAINED / "tables" not in path.parents:
+        if {TRAINED / "cells", TRAINED / "policies"}.intersection(path.parents):
             actions.append(f"set aside as {set_aside(path).name}")
+        elif TRAINED / "tables" not in path.parents:
+            continue  # what the workflow does not remake
         elif (path.parent / "plan.json").exists():  # an experiment's tables are made together
             shutil.rmtree(path.parent)
             actions.append(f"{path.parent} is removed")
