@@ -248,8 +248,11 @@ class Project:
     def begin(self) -> None:
         """Lock the results and write the jobs' inputs.
 
-        Raises FileError if another process holds the lock, or a file cannot be written.
+        Raises FileError if there are no results to show, another process holds the lock, or a file
+        cannot be written.
         """
+        if not self.experiments:
+            raise FileError(f"{self.root}/cells: there are no results of {self.source} to show")
         self._locks.enter_context(lock())
         if self.trains:
             cancel_left_jobs()

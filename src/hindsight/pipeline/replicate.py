@@ -201,7 +201,8 @@ def _what_failed(project: Project, started: float) -> None:
         if kind == "Error:" or kind.startswith("WorkflowError in ") or kind.endswith("Exception:"):
             told.append(line.removeprefix("SpecError: "))
     for line in dict.fromkeys(told):
-        print(f"  {line}")
+        if not line.startswith("CalledProcessError in "):  # the job's own error says more
+            print(f"  {line}")
     mistaken = told and not any(line.startswith("Error in rule") for line in told)
     if shutil.disk_usage("results").free < ROOM:
         print(f"  The disk of {Path('results').resolve()} is full: free some space.")
