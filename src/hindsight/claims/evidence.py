@@ -124,7 +124,7 @@ class Evidence:
             columns = CURVES if path.stem == "seed_curves" else None
             self.read[path] = read_table(path, columns, self.fidelity)
         rows = self.read[path]
-        absent = set(roles) - set(rows.get("role", ()))
+        absent = set(roles) - set(rows["role"].unique() if "role" in rows else ())
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")
