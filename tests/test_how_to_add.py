@@ -222,8 +222,8 @@ import json, sys
 from pathlib import Path
 from hindsight.claims import write_claims
 from hindsight.report.build import read_claims
-write_claims(Path(sys.argv[1]))
-claims = {c.claim.id: c for c in read_claims(Path(sys.argv[1], "claims.json"))}
+write_claims(out := Path(sys.argv[1], "claims.json"))
+claims = {c.claim.id: c for c in read_claims(out)}
 from hindsight.report.words import rule
 print(json.dumps({i: c.verdicts["released"] | {"rule": rule(c.claim)} for i, c in claims.items()}))
 """

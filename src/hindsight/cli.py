@@ -575,7 +575,7 @@ def claims(out: Path) -> None:
     from hindsight.io.checksums import check_tables
 
     check_tables(path.parent for path in out.parent.glob("*/plan.json"))
-    for verdict in write_claims(out.parent):
+    for verdict in write_claims(out):
         typer.echo(f"{verdict.claim} {verdict.fidelity}: {verdict.verdict}")
 
 

@@ -42,7 +42,7 @@ def judged(
 
 
 def test_without_results_nothing_is_tested(tmp_path):
-    verdicts = write_claims(tmp_path)
+    verdicts = write_claims(tmp_path / "claims.json")
     assert {v.verdict for v in verdicts} == {"not tested"}
     assert all("has no results" in v.why for v in verdicts)
     rows = json.loads((tmp_path / "claims.json").read_text())

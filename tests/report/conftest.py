@@ -51,7 +51,7 @@ class Project:
 
     def build(self) -> None:
         """Judge the claims and build the pages; without a page of deviations, it is empty."""
-        write_claims(self.root / TABLES)
+        write_claims(self.root / TABLES / "claims.json")
         with contextlib.chdir(self.root):
             Path("docs").mkdir(exist_ok=True)
             Path("docs/deviations.md").touch()

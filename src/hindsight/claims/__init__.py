@@ -67,12 +67,11 @@ def judged(claim: Claim, evidence: Evidence) -> Verdict:
     return Verdict(claim.id, evidence.fidelity, outcome, measured, beside=beside)
 
 
-def write_claims(tables_dir: str | Path) -> list[Verdict]:
-    """Evaluate all claims and write <tables_dir>/claims.json, one object per verdict."""
-    directory = Path(tables_dir)
-    verdicts = evaluate(directory)
+def write_claims(out: Path) -> list[Verdict]:
+    """Evaluate all claims from the tables beside `out`, and write it, one object per verdict."""
+    verdicts = evaluate(out.parent)
     rows = [{"sentence": CLAIMS[verdict.claim].sentence} | row_of(verdict) for verdict in verdicts]
-    write_if_changed(directory / "claims.json", as_json(rows))
+    write_if_changed(out, as_json(rows))
     return verdicts
 
 
