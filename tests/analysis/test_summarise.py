@@ -66,10 +66,9 @@ def one(table: pd.DataFrame, **where: object) -> pd.Series:
 
 def test_runs_of_known_curves(known):
     row = one(known["runs.parquet"], arm="PPO-HER", prey="static", seed=4)
-    assert row["solve_step"] == row["perfect_step"] == 7 * N_STEPS
+    assert row["solve_step"] == 7 * N_STEPS
     # 1.3 x 7 = 9.1: the run ends with its tenth rollout, and its value is carried forward.
     assert row["end_step"] == 10 * N_STEPS
-    assert row["auc"] == pytest.approx(14 / 20)
 
 
 def test_seed_curves_end_where_the_run_ends(known):
@@ -122,7 +121,7 @@ def test_long_curves_are_thinned_but_numbers_are_read_from_all(tmp_path):
     )
     row = tables["summary.csv"].iloc[0]
     assert row["time_to_learn_steps"] == 301 * N_STEPS
-    assert row[["mean_low", "iqm_high"]].isna().all()  # two seeds carry no interval
+    assert row[["mean_low", "mean_high"]].isna().all()  # two seeds carry no interval
     curves = tables["seed_curves.parquet"]
     assert (curves.groupby("seed").size() == 500).all()
     assert {N_STEPS, 600 * N_STEPS} <= set(curves["env_steps"])
@@ -177,7 +176,6 @@ def point_reach(tmp_path_factory):
 
 def test_other_tasks_have_no_number_that_supposes_returns_of_minus_one_to_one(point_reach):
     runs = point_reach["runs.parquet"]
-    assert runs["auc"].isna().all()
     her = runs[runs["arm"] == "DDPG + HER"].sort_values("seed")
     np.testing.assert_allclose(her["success_auc"], 0.6 + 0.01 * np.arange(6), atol=1e-6)
     np.testing.assert_allclose(her["goal_moved_first"], 0.5 + 0.01 * np.arange(6), atol=1e-6)
@@ -205,7 +203,7 @@ def test_rows_of_one_episode_each_are_all_kept_with_what_newer_files_record(poin
     ratios = first["hindsight_log_ratio_max"]
     np.testing.assert_array_equal(ratios, [np.nan, *(1000 + row[1:])])
     run = point_reach["runs.parquet"].query(of_one).iloc[0]
-    assert (run["updates"], run["hindsight_log_ratio_max"]) == (320 * 600, 1600)
+    assert run["updates"] == 320 * 600
     tests = point_reach["evaluations.parquet"].query(of_one)
     np.testing.assert_allclose(tests["reward_entropy"], row[29::30] / 100, rtol=1e-6)
 

@@ -181,8 +181,7 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
             metrics.median_curve(by_minutes), edges
         )
     row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(finals))
-    for name in SPREAD:
-        row |= _spread(name, [finals], f"{name}_return", name)
+    row |= _spread("mean", [finals], "mean_return", "mean")
     for column, prefix in (("final_evaluation_success", "success"), ("success_auc", "success_auc")):
         row |= _spread("mean", [cell.runs[column]], f"mean_{prefix}", prefix)
     # Over all runs: one that does not solve its task takes infinitely long.
