@@ -6,7 +6,6 @@ positive values support the claim. Tests are a run's last evaluation, without ra
 """
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -40,8 +39,6 @@ NOTHING = "no run reaches a training return of 0.8"
 ALIKE = 0.05
 SMOOTHED = 5  # rollouts
 S_RATIO = "s_ratio"
-#: The experiments with PPO-HER's runs at the defaults, and its role there.
-HER_RUNS = {"stop_her": "baseline", "algorithms": "subject"}
 
 
 def _log_time(runs: pd.DataFrame, time: str = "learn_step") -> pd.Series:
@@ -459,26 +456,19 @@ def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured
 
 def _her(evidence: Evidence, budgets: pd.Series) -> pd.Series:
     """Return log2 of PPO-HER's steps to learn at the defaults, within budgets by condition."""
-    found: list[pd.Series] = []
-    for experiment, role in HER_RUNS.items():
-        try:
-            runs = evidence.table(experiment, "runs.parquet", role)
-            own = evidence.table(experiment, "summary.csv", role)
-        except Untested:
-            continue
-        has = own.groupby(CONDITION)["budget"].min()
-        runs = runs[runs[CONDITION].map(has) >= runs[CONDITION].map(budgets)]
-        if runs.empty:
-            continue
-        cap = runs[CONDITION].map(budgets)
-        late = runs["learn_step"] > cap
-        found.append(_log_time(runs.assign(
-            learn_step=runs["learn_step"].mask(late),
-            end_step=np.minimum(runs["end_step"], cap),
-        )))  # fmt: skip
-    if not found:
+    runs = evidence.table("algorithms", "runs.parquet", "subject")
+    own = evidence.table("algorithms", "summary.csv", "subject")
+    has = own.groupby(CONDITION)["budget"].min()
+    runs = runs[runs[CONDITION].map(has) >= runs[CONDITION].map(budgets)]
+    if runs.empty:
         raise Untested("PPO-HER has no results over as many steps")
-    return reduce(lambda a, b: a.combine_first(b), found)
+    cap = runs[CONDITION].map(budgets)
+    late = runs["learn_step"] > cap
+    return _log_time(
+        runs.assign(
+            learn_step=runs["learn_step"].mask(late), end_step=np.minimum(runs["end_step"], cap)
+        )
+    )
 
 
 def targeting(evidence: Evidence) -> Measured:
