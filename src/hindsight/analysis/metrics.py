@@ -52,19 +52,9 @@ def median_curve(values: ArrayLike) -> Array:
 
 
 def maximum_steps(median: Array) -> tuple[int, int]:
-    """Return the first and last index at which a median curve is at its maximum.
-
-    Raises:
-        ValueError: all values are NaN.
-    """
-    if np.isnan(median).all():
-        raise ValueError("a median curve of NaN has no maximum")
+    """Return the first and last index at which a median curve, not all NaN, is at its maximum."""
     reached = np.flatnonzero(median >= np.nanmax(median) - ROUNDING)
     return int(reached[0]), int(reached[-1])
-
-
-def maximum_median_return(median: Array) -> float:
-    return float(median[maximum_steps(median)[0]])
 
 
 def iqr_at_maximum(values: Array) -> float:

@@ -205,7 +205,8 @@ def _coarse_row(cell: Reduced, common: Common) -> Key:
 
 
 def _maximum(median: Array) -> float:
-    return metrics.maximum_median_return(median) if np.isfinite(median).any() else float("nan")
+    there = np.isfinite(median).any()
+    return float(median[metrics.maximum_steps(median)[0]]) if there else float("nan")
 
 
 def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
