@@ -81,9 +81,9 @@ def test_a_published_arm_is_read_and_not_trained(project):
     ships = [e for e in document["entries"] if e["arm"] == "PPO-HER"]
     assert {e["seeds"] for e in ships} == {16} and {e["steps"] for e in ships} == {1_000_000}
     assert all(Path(e["cell"]).exists() and PUBLISHED in Path(e["cell"]).parents for e in ships)
-    inputs = Project(plan).cells_of("mine")
+    inputs = Project(plan.config).cells_of("mine")
     assert len(inputs) == 24 and {e["cell"] for e in ships} <= set(inputs)
-    cached = Project(planned(seeds=2, steps=8192, results="cached"))
+    cached = Project(planned(seeds=2, steps=8192, results="cached").config)
     assert cached.cells_of("mine") == [e["cell"] for e in ships]
     folder = Path("results/tables/laptop/mine")
     folder.mkdir(parents=True)

@@ -198,7 +198,7 @@ def test_an_experiment():
     assert {spec.algorithm.sigma_init for spec in specs} == {1.0, 0.5}
     assert all(spec.algorithm.gamma == 0.95 for spec in specs)
     # Figures that any experiment can have (tests/figures/test_figures.py draws them).
-    figures = {name for name, of in Project(plan).figures.items() if of == "sigma"}
+    figures = {name for name, of in Project(plan.config).figures.items() if of == "sigma"}
     assert figures == {"curves_sigma", "solved_share_sigma", "aggregate_sigma"}
 
 

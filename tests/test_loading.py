@@ -122,7 +122,7 @@ def test_a_job_gets_the_environment_of_the_configuration(module, tmp_path):
     mine = {"title": "Mine", "figures": "none", "arms": arms, "tasks": tasks}
     tiny = {"hidden": [4], "seeds": 1, "steps": 20_000, "select": {"mine": {}}}
     config = {"preset": "tiny", "presets": {"tiny": tiny}, "experiments": {"mine": mine}}
-    project = Project.of(parse(config))
+    project = Project(parse(config))
     project.begin()
     options = {file.split("/")[0]: project.options(file) for file in project.files.values()}
     usual = "--device cpu --checkpoint-seconds 60"

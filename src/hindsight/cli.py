@@ -156,7 +156,7 @@ def plan(
 
     _must_be_in_a_clone()
     chosen = load(CONFIG, overrides_of(config or []))
-    project = Project.of(chosen)
+    project = Project(chosen)
     size, cells = chosen.size, project.plan.cells
     each = pd.DataFrame(index=list(cells))
     each["cells"] = 1

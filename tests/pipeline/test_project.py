@@ -31,7 +31,7 @@ def test_a_clock_that_ticks_agrees(jobs, slots, overhead):
 
 
 def test_the_main_figure_comes_first_and_then_the_longest():
-    project = Project.of(load(ROOT / "config.yaml", {"preset": "laptop"}))
+    project = Project(load(ROOT / "config.yaml", {"preset": "laptop"}))
     cells = sorted(project.plan.cells.values(), key=lambda spec: -project.priority(spec))
     first = project.plan.cells_of("algorithms")
     assert {spec.name for spec in cells[: len(first)]} == set(first)
@@ -39,7 +39,7 @@ def test_the_main_figure_comes_first_and_then_the_longest():
     assert rest == pytest.approx(sorted(rest, reverse=True), rel=0.11)  # by tenths of a doubling
     project.there = {cells[0].name}
     assert project.queue() == [seconds(spec) for spec in cells[1:]]
-    cached = Project.of(load(ROOT / "config.yaml", {"results": "cached"}))
+    cached = Project(load(ROOT / "config.yaml", {"results": "cached"}))
     assert cached.missing and not cached.queue()  # nothing is trained
     with pytest.raises(SpecError, match=r"experiment 'my' is not in the plan of laptop"):
         cached.cells_of("my")
@@ -49,7 +49,7 @@ def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monke
     monkeypatch.chdir(tmp_path)
 
     def policies():
-        return Project.of(load(ROOT / "config.yaml", {"preset": "smoke"})).policies
+        return Project(load(ROOT / "config.yaml", {"preset": "smoke"})).policies
 
     (policy,) = policies()  # it will be made
     curves = Path(policy.replace("policies", "cells")).with_suffix(".parquet")

@@ -24,7 +24,7 @@ CONFIG = Path(__file__).parents[2] / "config.yaml"
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     LOG.parent.mkdir(parents=True)
-    return Project.of(load(CONFIG, {"preset": "smoke"}))
+    return Project(load(CONFIG, {"preset": "smoke"}))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
         plan.write_text(as_json(project.plan.document(name)))
     os.utime(claims, (time.time() + 1,) * 2)
     assert shows(project)
-    assert not shows(Project.of(load(CONFIG, {"preset": "smoke", "seeds": 1})))
+    assert not shows(Project(load(CONFIG, {"preset": "smoke", "seeds": 1})))
     LOG.write_text(f"{replicate.DRY_RUN} (flag -n).")
     assert not shows(project)
     LOG.write_text("")
@@ -126,7 +126,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 from hindsight.pipeline.project import Project
 from hindsight.pipeline.replicate import _supervise
 from hindsight.specs.config import load
-project = Project.of(load(Path(sys.argv[1]), {"preset": "smoke"}))
+project = Project(load(Path(sys.argv[1]), {"preset": "smoke"}))
 threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()
 status, stopped_by = _supervise([sys.executable, "-c", "import time; time.sleep(100)"], project)
 assert (status, stopped_by) == (-signal.SIGINT, signal.SIGTERM), (status, stopped_by)

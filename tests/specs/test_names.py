@@ -60,7 +60,7 @@ def test_a_hostile_word_is_refused_or_harmless(word):
     refused = 0
     for place in PLACES:
         try:
-            project = Project.of(parse(put(place, word)))
+            project = Project(parse(put(place, word)))
         except SpecError as error:
             refused += 1
             assert "\n" not in str(error) and "Traceback" not in str(error), place

@@ -55,7 +55,7 @@ def planned(project, *arguments):
 
 
 def asked_of(project):
-    return Project.of(load(project / "config.yaml", {"preset": "smoke"}))
+    return Project(load(project / "config.yaml", {"preset": "smoke"}))
 
 
 def of_jobs(project):
@@ -299,7 +299,7 @@ def test_a_failed_cell_is_named_and_the_others_are_kept(project, asked):
     arms = {"SAC": none, "SAC-HER": none}
     select = {"algorithms": {**part, "arms": arms}}
     config = ("--config", "preset=smoke", f"select={json.dumps(select)}")
-    own = Project.of(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
+    own = Project(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
     first, second = own.files.values()
     obstacle = project / "results/checkpoints" / f"{first}.pt"
     (obstacle / "in the way").mkdir(parents=True)

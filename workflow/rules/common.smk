@@ -27,7 +27,7 @@ try:
     must_run_its_own_code()
     # Without `configfile:`, `config` holds only what --config and --configfile give.  Snakemake would
     # accept duplicate keys, and not say where the file is not YAML.
-    PROJECT = Project.of(load(Path("config.yaml"), config))
+    PROJECT = Project(load(Path("config.yaml"), config))
 except (SpecError, EnvironmentFailure, FileError) as error:
     raise WorkflowError(str(error)) from None
 

@@ -50,8 +50,10 @@ ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
 class Project:
     """The files of one configuration."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.config = plan, plan.config
+    def __init__(self, config: Config) -> None:
+        """Plan the configuration; raises SpecError for an invalid cell."""
+        self.plan = plan = Plan.of(config)
+        self.config = config
         self.source = self.config.source
         self.published = self.config.results == "published"
         self.trains = self.config.results == "trained"
@@ -73,11 +75,6 @@ class Project:
         self._main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, [])}
         #: Holds the lock from `begin` to `end`.
         self._locks = ExitStack()
-
-    @classmethod
-    def of(cls, config: Config) -> "Project":
-        """Plan a configuration; raises SpecError for an invalid cell."""
-        return cls(Plan.of(config))
 
     # -- cells --------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     overrides = overrides_of(pairs)
     if published:
         overrides["results"] = "published"
-    project = Project.of(load(Path("config.yaml"), overrides))
+    project = Project(load(Path("config.yaml"), overrides))
     with lock():  # the pipeline takes it later, when this process would have overwritten the log
         pass
     keys = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
