@@ -31,10 +31,8 @@ def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
 
 
 def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> Figure:
-    """Return figure `name` from `<tables_root>/<experiment>/`; raise KeyError if it is unknown."""
+    """Return figure `name` from `<tables_root>/<experiment>/`."""
     there = specs_of(path.name for path in sorted(tables_root.glob("*/")))
-    if name not in there:
-        raise KeyError(f"no figure {name!r}; choose from {', '.join(there)}")
     return draw_spec(there[name], tables_root / there[name].experiment, paper=paper)
 
 
