@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -21,7 +21,7 @@ from hindsight.envs.workers import episode_seed
 from hindsight.io.files import FileError, write_whole
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
-from hindsight.specs.errors import EnvironmentFailure, SpecError
+from hindsight.specs.errors import EnvironmentFailure
 from hindsight.streams import Purpose
 from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.policies import policy_of
@@ -42,13 +42,10 @@ class Filmed:
 
 
 def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
-    """Play evaluation episodes with a run's mean actions (`row` [parameter]); returns positions.
-
-    Raises SpecError if the environment is not predator-prey.
+    """Play evaluation episodes of predator-prey with a run's mean actions (`row` [parameter]);
+    returns positions.
     """
-    policy, where = policy_of(spec, row[None]), spec.environment
-    if not isinstance(where, PredatorPreySpec):
-        raise SpecError(f"only PredatorPrey-v0 has a predator and a prey; this is {where.id}")
+    policy, where = policy_of(spec, row[None]), cast(PredatorPreySpec, spec.environment)
     env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)
     n = where.n_dims
     seen = [env.state[0].clone()]
