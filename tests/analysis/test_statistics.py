@@ -19,11 +19,6 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@given(arrays(np.float64, st.integers(1, 20), elements=FLOATS))
-def test_iqm_is_scipys_trimmed_mean(values):
-    assert statistics.iqm(values) == pytest.approx(scipy.stats.trim_mean(values, 0.25))
-
-
 def test_bootstrap_of_the_mean_matches_scipy():
     values = rng().normal(size=16)
     own = statistics.bootstrap([values], statistics.mean, draws=20_000)
@@ -75,9 +70,8 @@ def test_sign_flip_test_by_hand():
 
 def test_sign_flip_test_of_many_pairs_draws_and_is_reproducible():
     differences = rng().normal(0.35, 1.0, size=20)
-    p = statistics.sign_flip_test(differences, seed=3)
-    assert p != statistics.sign_flip_test(differences, seed=4)
-    assert p == statistics.sign_flip_test(differences, seed=3)
+    p = statistics.sign_flip_test(differences)
+    assert p == statistics.sign_flip_test(differences)
     assert p == pytest.approx(scipy.stats.ttest_1samp(differences, 0.0).pvalue, abs=0.03)
     # The observed signs count as one of the draws: the p-value is never zero.
     assert statistics.sign_flip_test(np.ones(40)) >= 1 / statistics.FLIPS

@@ -199,7 +199,6 @@ def _coarse_row(cell: Reduced, common: Common) -> Key:
     return {
         "coarse_max_median_return": _maximum(whole),
         f"steps_to_{LEVEL}": metrics.first_at(whole, steps, LEVEL),
-        "common_steps": common.budget,
         "common_steps_max_median_return": _maximum(shared),
     }
 
