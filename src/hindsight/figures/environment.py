@@ -18,8 +18,6 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
 
 def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
     """A row or two of episodes side by side with one legend."""
-    if not episodes:
-        raise ValueError("there is no episode to draw")
     first, columns = episodes[0], min(3, len(episodes))
     n, g, r = first.n, first.grid_size, first.interception_distance
     where = (
