@@ -52,6 +52,7 @@ class Project:
     def build(self) -> None:
         """Judge the claims and build the pages; without a page of deviations, it is empty."""
         write_claims(self.root / TABLES / "claims.json")
+        (self.root / TABLES / "papers.json").write_text("{}")
         with contextlib.chdir(self.root):
             Path("docs").mkdir(exist_ok=True)
             Path("docs/deviations.md").touch()

@@ -131,7 +131,6 @@ def test_production_and_what_is_missing_are_told_on_both_pages(project):
             assert fact in page
         assert f"1 cell is missing of algorithms: {name}." in page
     assert f"- `{project.missing}`" in project.markdown and "20\u00a0480" in project.html
-    assert "Coverage" not in project.appendix["0-produced"]  # without papers.json
 
 
 def test_what_is_left_of_experiments_without_results_is_not_shown(project, tmp_path):

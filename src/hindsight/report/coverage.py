@@ -17,14 +17,11 @@ Entry = dict[str, Any]
 
 
 def coverage(plans: Iterable[dict[str, Any]], papers: Path) -> list[Table]:
-    """Return a table for the papers' figures and one for the other experiments; none without the
-    file `papers`.
+    """Return a table for the papers' figures and one for the other experiments.
 
     A row is an arm of an experiment under one fidelity. Arms, and then fidelities, whose rows are
     equal share one. The cells' paths are relative to the working directory.
     """
-    if not papers.exists():
-        return []
     grids: dict[str, dict[str, Any]] = json.loads(papers.read_text(encoding="utf-8"))
     by_name = {plan["experiment"]: plan for plan in plans}
     titles = {True: "The papers' figures", False: "The other experiments"}
