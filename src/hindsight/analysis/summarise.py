@@ -244,18 +244,14 @@ def pair_tests(cells: Sequence[tuple[Key, Reduced]], compared: Sequence[str]) ->
     for (fidelity, level, _), own in grouped(cells, *COMPARED).items():
         arms = {key["arm"]: cell for key, cell in own}
         where = {name: own[0][0][name] for name in PLACE}
-        within: dict[tuple[str, int, bytes], Columns] = {}
         for baseline, arm in itertools.combinations(arms, 2):
             common = Common.of([arms[baseline], arms[arm]])
             if not common.grid.size:
                 continue
             pair: Key = {"fidelity": fidelity, "level": level} | where
             pair |= {"baseline": baseline, "arm": arm}
-            both = [(name, common.budget, common.grid.tobytes()) for name in (baseline, arm)]
-            for what in both:
-                if what not in within:
-                    within[what] = common.runs(arms[what[0]])
-            found = _pair_rows(within[both[0]], within[both[1]], common.budget, compared)
+            both = common.runs(arms[baseline]), common.runs(arms[arm])
+            found = _pair_rows(*both, common.budget, compared)
             rows += [pair | row for row in found]
     if not rows:
         return pd.DataFrame(columns=["fidelity", "level"])
