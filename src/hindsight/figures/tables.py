@@ -45,13 +45,10 @@ class Tables:
     def read(self, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Return the rows of this fidelity; from a parquet table, only the key and `columns`.
 
-        A missing table gives no rows, and a missing column (older results lack some) gives NaN,
-        because what a preset does not train is missing from a figure but is not an error.
+        A missing column (other algorithms lack some) gives NaN.
         """
-        path = self.folder / name
-        if not path.exists():
-            return pd.DataFrame(columns=["fidelity", *CELL, *columns])
-        return read_table(path, list(dict.fromkeys([*CELL, *columns])), self.fidelity)
+        wanted = list(dict.fromkeys([*CELL, *columns]))
+        return read_table(self.folder / name, wanted, self.fidelity)
 
     def runs(self, measure: Measure) -> pd.DataFrame:
         """Return a row per run, with the measure as `value`."""
@@ -177,7 +174,6 @@ def _rank(entry: Entry) -> tuple[float, ...]:
     return tuple(
         (order.index(v) if v in order else len(order)) if isinstance(v, str) else float(v)
         for v in entry["level"].values()
-        if isinstance(v, str | int | float)
     )
 
 
