@@ -196,10 +196,9 @@ def _drawn(tables: Path, figures: Path, notes: Notes) -> dict[str, Picture]:
 def _diverged(tables: Path, plans: Sequence[dict[str, Any]]) -> Notes:
     found = {}
     for plan in plans:
-        path = tables / plan["experiment"] / RECORD
-        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        record = json.loads((tables / plan["experiment"] / RECORD).read_text(encoding="utf-8"))
         for fidelity in FIDELITIES:
-            runs = [r for r in record.get("diverged", ()) if r["fidelity"] == fidelity]
+            runs = [r for r in record["diverged"] if r["fidelity"] == fidelity]
             found[plan["experiment"], fidelity] = words.diverged(runs)
     return found
 
@@ -234,8 +233,6 @@ def _chapter(
     chapter = Chapter(name, plan["title"], plan["figures"], own)
     for file, (title, columns) in present.TABLES.items():
         path = tables / name / file
-        if not path.exists():
-            continue
         frame = read_table(path)
         if not frame.empty:
             chapter.files[file] = path
