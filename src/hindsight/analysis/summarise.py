@@ -67,7 +67,7 @@ def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
     there = [entry for entry in plan["entries"] if entry["cell"] in cells]
     missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
     reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
-    present = [(_key(e, plan["vary"]), reduce(e["cell"], e.get("seeds"))) for e in there]
+    present = [(_key(e, plan["vary"]), reduce(e["cell"], e["seeds"])) for e in there]
     tables = make_tables(present, plan["vary"], arm_keys(plan))
     for name, table in tables.items():
         _write_table(table, out / name)

@@ -77,7 +77,7 @@ def same_cells(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
     """Return the subtitle of a figure: where its numbers come from, and what is drawn."""
-    preset, entries, source = plan["preset"], plan["entries"], plan["source"]
+    entries, source = plan["entries"], plan["source"]
     origin = "published results" if source == "published" else f"preset {source}"
     wholes = {arm: _trained(plan, arm) for arm in arms_of(plan)}
     most = max(wholes.values())
@@ -86,8 +86,8 @@ def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
         if less := _less(own, most, {e["condition"] for e in entries}):
             groups.setdefault(less, []).append(arm)
     found = [
-        f"{origin} · {network_note(preset['hidden'])}",
-        f"up to {between('step', [max(e.get('steps', preset['steps']) for e in entries)])}",
+        f"{origin} · {network_note(plan['preset']['hidden'])}",
+        f"up to {between('step', [max(e['steps'] for e in entries)])}",
         f"{fidelity} fidelity",
         between("seed", most[0]),
         "; ".join(f"{', '.join(arms)}: {less}" for less, arms in groups.items()),
@@ -102,10 +102,7 @@ def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
 def _trained(plan: Mapping[str, Any], arm: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Return the seeds and steps that occur in an arm's cells, and its number of conditions."""
     own = [entry for entry in plan["entries"] if entry["arm"] == arm]
-    seeds, steps = (
-        tuple(sorted({entry.get(key, plan["preset"][key]) for entry in own}))
-        for key in ("seeds", "steps")
-    )
+    seeds, steps = (tuple(sorted({entry[key] for entry in own})) for key in ("seeds", "steps"))
     return seeds, steps, len({entry["condition"] for entry in own})
 
 

@@ -206,7 +206,7 @@ def _diverged(tables: Path, plans: Sequence[dict[str, Any]]) -> Notes:
 def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the size of the runs in words; the number of seeds may differ by experiment."""
     preset = plans[0]["preset"]
-    seeds = sorted({e.get("seeds", preset["seeds"]) for plan in plans for e in plan["entries"]})
+    seeds = sorted({e["seeds"] for plan in plans for e in plan["entries"]})
     return {
         "network": network_note(preset["hidden"]).removeprefix("network "),
         "seeds": ", ".join(map(str, seeds)),
