@@ -37,7 +37,7 @@ N_STEPS = 2048
 CONDITIONS = tuple((spawn, prey) for spawn in SPAWNS for prey in PREYS)
 TRAIN_ONLY = (
     "policy_entropy", "log_std", "approx_kl", "clip_fraction", "policy_loss", "value_loss",
-    "gradient_norm", "ratio_max", "updates", "s_ratio_before", "s_ratio_after",
+    "gradient_norm", "updates", "s_ratio_before", "s_ratio_after",
 )  # fmt: skip
 PPO_ALONE = tuple(name for name in TRAIN_ONLY if name not in ("policy_entropy", "updates"))
 EVALUATION_ONLY = ("reward_entropy", "action_entropy", "observation_entropy")

@@ -283,8 +283,6 @@ class Diagnostics:
     approx_kl: Tensor
     clip_fraction: Tensor
     gradient_norm: Tensor
-    ratio_max: Tensor  # largest probability ratio
-    relabelled_ratio_max: Tensor  # largest ratio of the relabelled samples
     updates: Tensor  # number of gradient steps taken
 
 
@@ -309,9 +307,9 @@ def update(
             log.append(torch.stack(diagnostics).detach())  # [quantity, run]
         if not active.any():
             break
-    *means, ratio, relabelled, seen, moves = torch.stack(log).unbind(1)
+    *means, seen, moves = torch.stack(log).unbind(1)
     columns = [(seen * x).sum(0) / seen.sum(0).clamp(min=1) for x in means]
-    columns += [*((seen * x).amax(0) for x in (ratio, relabelled)), moves.sum(0)]
+    columns.append(moves.sum(0))
     return Diagnostics(*columns)
 
 
@@ -379,10 +377,8 @@ def step(
         moves = seen & active
         optimiser.step(grad, moves)
         clip_fraction = (w * ((ratio - 1).abs() > spec.clip_range)).sum(-1)
-        real = index < samples.n_real
-        largest = [(ratio * of).amax(-1) for of in (there, there & ~real)]
     counts = (seen.float(), moves.float())
-    return active, policy_loss, value_loss, kl, clip_fraction, norm, *largest, *counts
+    return active, policy_loss, value_loss, kl, clip_fraction, norm, *counts
 
 
 def normalised(advantage: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:

@@ -211,14 +211,13 @@ def _log_softmax(logits: Numbers, log_p: Numbers) -> float:
 
 #: Indices of the hyperparameters in `numbers`; the first two are 0 if there is no limit.
 TARGET_KL, CLIP_RANGE_VF, CLIP_RANGE, VF_COEF, ENT_COEF, MAX_GRAD_NORM, EPS, WEIGHT_DECAY = range(8)
-#: Indices of `result`: sums over the minibatches seen, and the largest ratios.
-POLICY_LOSS, VALUE_LOSS, KL, CLIPPED, NORM, SEEN, MOVES, RATIO_MAX, COPIES_RATIO_MAX = range(9)
+#: Indices of `result`: sums over the minibatches seen.
+POLICY_LOSS, VALUE_LOSS, KL, CLIPPED, NORM, SEEN, MOVES = range(7)
 
 
 @compiled
 def _policy_loss(
     samples: Numbers,
-    is_copy: Flags,
     n_obs: int,
     advantage: Numbers,
     outputs: Numbers,
@@ -234,7 +233,7 @@ def _policy_loss(
     """Policy loss of a minibatch: -L^CLIP (eq. 7) less the entropy bonus.  NaN propagates.
 
     Args:
-        samples: [sample, column], rows of `_update`'s table.  is_copy, advantage: [sample].
+        samples: [sample, column], rows of `_update`'s table.  advantage: [sample].
         outputs: [sample, output] of the policy network.
         cloned: use the mean log-likelihood of the actions instead of L^CLIP; see `ppo.step`.
         d_outputs, d_log_std: gradients of the loss, outputs.
@@ -277,9 +276,6 @@ def _policy_loss(
         kl += (ratio - 1 - log_ratio) / n
         result[POLICY_LOSS] += loss
         result[CLIPPED] += (1.0 if abs(ratio - 1) > clip else 0.0) / n
-        result[RATIO_MAX] = max(result[RATIO_MAX], ratio)
-        if is_copy[i]:
-            result[COPIES_RATIO_MAX] = max(result[COPIES_RATIO_MAX], ratio)
     return kl
 
 
@@ -320,7 +316,6 @@ def _update(
     learns_sigma: bool,
     cloned: bool,
     table: Numbers,
-    n_real: int,
     order: NDArray[np.int64],
     batch_size: int,
     numbers: NDArray[np.float64],
@@ -331,8 +326,7 @@ def _update(
     Args:
         sizes: layer sizes of the policy network and the value network; n_policy, n_value: how many
             parameters they have.
-        table: [sample, column]: obs, actions, log-probability, value, advantage, return; the
-            samples from `n_real` on are copies.
+        table: [sample, column]: obs, actions, log-probability, value, advantage, return.
         order: [epoch, sample'].
         numbers, result: indexed by the constants above.
     """
@@ -340,7 +334,7 @@ def _update(
     n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
     most = min(batch_size, order.shape[1])
     minibatch = np.empty((most, table.shape[1]), np.float32)
-    advantages, copies = np.empty(most, np.float32), np.empty(most, np.bool_)
+    advantages = np.empty(most, np.float32)
     seen = np.empty(most * policy_sizes.sum(), np.float32)
     valued = np.empty(most * value_sizes.sum(), np.float32)
     delta = np.empty((2, most * max(policy_sizes.max(), value_sizes.max())), np.float32)
@@ -352,18 +346,18 @@ def _update(
         for begin in range(0, order.shape[1], batch_size):
             batch = order[epoch, begin : begin + batch_size]
             n = len(batch)
-            samples, advantage, is_copy = minibatch[:n], advantages[:n], copies[:n]
+            samples, advantage = minibatch[:n], advantages[:n]
             for i in range(n):
                 copy(table[batch[i]], samples[i])
                 copy(samples[i, :n_obs], seen[i * n_obs :])
                 copy(samples[i, :n_obs], valued[i * n_obs :])
-                advantage[i], is_copy[i] = samples[i, -2], batch[i] >= n_real
+                advantage[i] = samples[i, -2]
             _normalise(advantage)
             outputs = forward(policy, policy_sizes, n, seen, most, False)
             d_outputs = delta[0, : n * n_outputs].reshape(n, n_outputs)
             kl = _policy_loss(
-                samples, is_copy, n_obs, advantage, outputs, log_std, discrete,
-                learns_sigma, cloned, numbers, d_outputs, d_log_std, result,
+                samples, n_obs, advantage, outputs, log_std, discrete, learns_sigma, cloned,
+                numbers, d_outputs, d_log_std, result,
             )  # fmt: skip
             backward(policy, policy_sizes, n, seen, most, False, delta, d_policy)
             values = forward(value, value_sizes, n, valued, most, False)
@@ -404,18 +398,17 @@ def update(
     )  # fmt: skip
     sizes = np.array(agent.policy.sizes), np.array(agent.value.sizes)
     learns_sigma = not agent.discrete and spec.exploration != "annealed"
-    results = np.zeros((len(rows), COPIES_RATIO_MAX + 1))
+    results = np.zeros((len(rows), MOVES + 1))
 
     def learn(run: int) -> None:
         steps[run] = _update(
             (rows[run], m[run], v[run]), float(steps[run]), rates[run], sizes,
             agent.policy.n_parameters, agent.value.n_parameters, agent.discrete, learns_sigma,
-            samples.cloned, table[run], samples.n_real,
-            np.ascontiguousarray(orders[run, :, : counts[run]]), spec.batch_size, numbers,
-            results[run],
+            samples.cloned, table[run], np.ascontiguousarray(orders[run, :, : counts[run]]),
+            spec.batch_size, numbers, results[run],
         )  # fmt: skip
 
     for_each_run(len(rows), learn)
-    sums, (seen, moves, *ratios) = np.split(results.T, [SEEN])
+    sums, (seen, moves) = np.split(results.T, [SEEN])
     means = sums / np.maximum(seen, 1)
-    return Diagnostics(*torch.from_numpy(np.stack([*means, *ratios, moves])).float())
+    return Diagnostics(*torch.from_numpy(np.stack([*means, moves])).float())
