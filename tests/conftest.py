@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -32,6 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 ROOT = Path(__file__).parents[1]
+
+
+def forget(module: ModuleType) -> None:
+    """Clear a module's caches, for tests that edit sources."""
+    for cached in vars(module).values():
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
 
 
 def made_once(

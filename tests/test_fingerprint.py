@@ -12,6 +12,7 @@ import hindsight
 from hindsight.io import fingerprint as module
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
+from tests.conftest import forget
 
 PACKAGE = Path(hindsight.__file__).parent
 BITS = {"environment": {"id": "BitFlipping-v0"}}
@@ -34,19 +35,19 @@ def sources(tmp_path, monkeypatch):
     copy = tmp_path / "hindsight"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(module, "ROOT", tmp_path)
-    module.forget()
+    forget(module)
     yield copy
-    module.forget()
+    forget(module)
 
 
 def codes() -> dict[str, str]:
-    module.forget()
+    forget(module)
     return {name: code_of(spec) for name, spec in CELLS.items()}
 
 
 def stages() -> dict[str, str]:
     """The fingerprints of the pipeline's stages."""
-    module.forget()
+    forget(module)
     return {stage: module.of_stage(stage) for stage in module.STAGES}
 
 

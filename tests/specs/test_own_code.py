@@ -12,6 +12,7 @@ from hindsight.cli import app
 from hindsight.io.checksums import about
 from hindsight.specs import own_code
 from hindsight.specs.own_code import digest_of, versions_of
+from tests.conftest import forget
 from tests.envs.corridor import Corridor
 
 MINE = """
@@ -47,16 +48,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "other.py").write_text("two = 2\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    own_code.forget()
+    forget(own_code)
     yield tmp_path
-    own_code.forget()
+    forget(own_code)
     gym.registry.pop("Mine-v0", None)
     for name in ("mine", "paying", "deep", "deep.inside", "deep.beside"):
         sys.modules.pop(name, None)
 
 
 def digest() -> str:
-    own_code.forget()
+    forget(own_code)
     return digest_of("mine:Mine-v0", "mine:Mine")
 
 
@@ -77,7 +78,7 @@ def test_every_imported_module_counts(folder, name, counts):
 
 def test_an_edit_retrains_and_package_versions_are_recorded(folder):
     def trained() -> str:
-        own_code.forget()
+        forget(own_code)
         done = CliRunner().invoke(app, TRAIN)
         assert done.exit_code == 0, done.output
         return done.stdout

@@ -215,9 +215,3 @@ def fingerprint(*roots: str) -> str:
 def of_stage(stage: str) -> str:
     """Fingerprint of one of the pipeline's `STAGES`."""
     return fingerprint(*STAGES[stage])
-
-
-def forget() -> None:
-    """Clear the caches, for tests that edit sources."""
-    for cached in (fingerprint, _is_module, _module, _references, _digest, _linked):
-        cached.cache_clear()

@@ -139,9 +139,3 @@ def _typed(entry_point: Any) -> Iterator[bytes]:
         if getattr(kind, "__module__", None) == "__main__":
             with suppress(OSError, TypeError):  # entered at a prompt
                 yield hashlib.sha256(inspect.getsource(kind).encode()).digest()
-
-
-def forget() -> None:
-    """Clear the caches, for tests that edit sources."""
-    for cached in (_tree, _digest):
-        cached.cache_clear()
