@@ -149,7 +149,7 @@ def beginnings(played: Played, run: int, env: int) -> Tensor:
 
 def test_beginnings_are_those_of_their_number_through_many_blocks(case, monkeypatch):
     """Whatever was done before."""
-    monkeypatch.setattr(case.kind, "BLOCK", 8)
+    monkeypatch.setattr(case.kind, "block_size", 8)
     env = case.make(SEEDS)
     played = play(env, case.actions, 80 * case.spec.step_limit)
     assert int(env.episode[3].min()) >= 80  # ten blocks, and more
@@ -164,7 +164,7 @@ def test_beginnings_are_those_of_their_number_through_many_blocks(case, monkeypa
 @pytest.mark.parametrize("n_steps", [30, 250])
 def test_a_rewound_evaluation_is_identical(case, n_steps, monkeypatch):
     """Also if it was longer than the blocks in memory."""
-    monkeypatch.setattr(case.kind, "BLOCK", 8)
+    monkeypatch.setattr(case.kind, "block_size", 8)
     env = case.make(SEEDS, 3, evaluation=True)
     first = play(env, case.actions, n_steps)
     for _ in range(2):

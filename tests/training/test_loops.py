@@ -64,7 +64,7 @@ CHECKPOINTS = [
 def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
     """Blocks of 5 episodes: the blocks move on before, at and after the interruption."""
     for kind in (PredatorPrey, PointReach, BitFlipping):
-        monkeypatch.setattr(kind, "BLOCK", 5)
+        monkeypatch.setattr(kind, "block_size", 5)
     spec = cell_of(name, n_envs=2)
     whole = runs(spec, 7, 8)
     for _ in range(2):

@@ -137,7 +137,6 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     step_function = step
     truncates = False
     goals_move = True
-    BLOCK = 256
 
     @property
     def goal_size(self) -> int:
@@ -146,7 +145,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     @property
     def block_size(self) -> int:
         # An evaluation lasts as long as the longest episode, so one block suffices.
-        return 1 + self.spec.max_steps if self.evaluation else self.BLOCK
+        return 1 + self.spec.max_steps if self.evaluation else 256
 
     @cached_property
     def task(self) -> Intercepting:

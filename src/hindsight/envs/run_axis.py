@@ -68,10 +68,6 @@ class Environments(Environment, Generic[TaskSpec]):
     comparisons between algorithms are paired.
     """
 
-    #: First observations are drawn in blocks of this many episodes.  Two blocks are kept in memory,
-    #: the current and the next one.
-    BLOCK = 64
-
     seeds: list[int]  # [run]
     episode: Tensor  # [run, env], number of the current episode
     step_function: FirstClass  # one step of one environment (`envs.step.STEP`)
@@ -149,7 +145,8 @@ class Environments(Environment, Generic[TaskSpec]):
 
     @property
     def block_size(self) -> int:
-        return self.BLOCK
+        """First observations are drawn in blocks of this many episodes; two blocks are kept."""
+        return 64
 
     @abstractmethod
     def numbers(self) -> list[float]:
