@@ -205,8 +205,8 @@ def registered(name: str) -> Any:
     try:
         return gym.spec(bare)
     except gym.error.Error as error:
-        meant = guess(name, ENVIRONMENTS)
-        raise SpecError(f"{name!r} is unknown: {_one_line(error)}{meant}") from None
+        meant = guess(name, ENVIRONMENTS) or f": {_one_line(error)}"
+        raise SpecError(f"{name!r} is unknown{meant}") from None
 
 
 def _import(module: str, name: str) -> None:
