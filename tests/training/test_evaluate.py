@@ -16,6 +16,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import Evaluation, actor_of, evaluate_policy
 from hindsight.training.policies import initial_row
+from tests.envs import corridor  # noqa: F401  (registers it)
 from tests.training.small import cell_in, policy_file
 
 CORRIDOR = "tests.envs.corridor:Corridor-v0"
@@ -120,7 +121,7 @@ def test_an_environment_of_a_program_s_own_is_named_with_its_module(env, tmp_pat
     file = (model := PPO(env, seeds=1, hidden=(5,))).save(tmp_path / "policy.pt")
     found = evaluate_policy(file, CORRIDOR, n_episodes=3)
     assert found[:4] == tuple(model.evaluate(3).iloc[0])
-    with pytest.raises(FileError, match=r"--env (Corridor|module:Name)-v0$"):
+    with pytest.raises(FileError, match=r"--env (Corridor|module:Name)-v0, or pass it"):
         evaluate_policy(file, n_episodes=3)
 
 

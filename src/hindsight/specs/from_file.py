@@ -50,7 +50,8 @@ def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
         if isinstance(name, str) and not vouched and wants_naming(name):
             raise SpecError(
                 f"its environment is {name}, from another package, which a file may not import by "
-                f"itself: if you trust it, add --env {name}"
+                f"itself: if you trust it, add --env {name}, or pass it as the environment in "
+                "Python"
             )
         return validated(CellSpec, values)
     except SpecError as error:

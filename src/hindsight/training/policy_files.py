@@ -96,7 +96,7 @@ def read_policy(
     if (an_object := trained_in.startswith("given/")) and not named:
         raise FileError(
             f"{path}: its environment was passed as an object, which a file cannot contain; name "
-            "it with --env module:Name-v0"
+            "it with --env module:Name-v0, or pass it as the environment in Python"
         )
     if where and named and (an_object or trained_in == named.rpartition(":")[2]):
         values = values | {"environment": where | {"id": named}}
