@@ -80,7 +80,7 @@ def test_settings_override_a_preset():
     model = SAC("PointReach-v0", preset="robotics", epsilon=0.1, her="final", **SMALL)
     assert model.spec.algorithm.epsilon == 0.1  # type: ignore[attr-defined]
     assert model.spec.replay is not None and model.spec.replay.strategy == "final"
-    assert SAC("PointReach-v0", preset="robotics", her=None, **SMALL).spec.replay.strategy is None  # type: ignore[union-attr]
+    assert SAC("PointReach-v0", preset="robotics", her=False, **SMALL).spec.replay.strategy is None  # type: ignore[union-attr]
 
 
 def test_our_own_environments_move_as_the_fidelity_says():

@@ -164,6 +164,7 @@ def test_the_published_results_are_those_that_were_published_whatever_is_overrid
             ["experiments.e", "arms.A.tasks: 'T' is unknown"],
         ),
         ({"select": {}}, ["select: names no experiment"]),
+        ({"select": {"fetch": {"preys": ["static"]}}}, ["select.fetch.preys: 'static' is unknown"]),
         (
             {"select": {"agent_size": {"levels": {"interception_distance": []}}}},
             ["select.agent_size: "],

@@ -123,7 +123,7 @@ class Model:
         given = cell_values(
             environment_values(env, env_kwargs, max_episode_steps),
             self.algorithm,
-            usual if her == "default" else her,
+            usual if her == "default" else her or None,
             fidelity,
             keys | settings,
             seeds=seeds,

@@ -293,10 +293,11 @@ class Config(Spec):
 
 
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
-    """Raise ValueError if a part names an arm, a task or a level that the experiment lacks."""
+    """Raise ValueError if a part names an arm, task, prey or level that the experiment lacks."""
     for key in part.levels:
         _must_be_among(experiment.vary, key, f"{where}.levels:")
     known: dict[str, Iterable[Any]] = {"arms": experiment.arms, "tasks": experiment.tasks}
+    known |= {"preys": ()} if experiment.tasks else {}
     known |= {f"levels.{key}": values for key, values in experiment.vary.items()}
     arms = {"arms": part.arms} if isinstance(part, Selection) else {}
     for name, parts in (part.inner | arms).items():
