@@ -60,14 +60,10 @@ def shown(figure):
     """A figure with its caption for `snakemake --report`."""
     return report(
         f"{PROJECT.folder}/{figure}.png",
-        # A caption is a template, but its path has no wildcards.
-        caption=(
-            f"{Path.cwd()}/{PROJECT.caption_of(figure)}"
-            if PROJECT.published
-            else "caption.rst"
-        ),
         category="Figures",
-        labels={"figure": figure},
+        labels=lambda wildcards: PROJECT.labels(
+            figure.format(**dict(wildcards.items()))
+        ),
     )
 
 

@@ -33,7 +33,6 @@ else:
         conda:
             "../../environment.yml"
         params:
-            caption=lambda wildcards: PROJECT.caption(wildcards.figure),
             code=lambda wildcards: of_stage("figures"),
         shell:
             f"hindsight draw {{output:q}} --tables {PROJECT.tables} > {{log:q}} 2>&1"

@@ -201,15 +201,11 @@ class Project:
         text = as_json(made_of or papers_grids(self.config))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
-    def caption(self, figure: str) -> str:
-        """A figure's caption for `snakemake --report`."""
+    def labels(self, figure: str) -> dict[str, str]:
+        """A figure's name and caption for `snakemake --report`."""
         from hindsight.figures.specs import specs_of
 
-        return specs_of([self.figures[figure]])[figure].caption
-
-    def caption_of(self, figure: str) -> str:
-        """Path of a published figure's caption, of which one job draws all."""
-        return f"results/captions/{self.source}/{figure}.rst"
+        return {"figure": figure, "caption": specs_of([self.figures[figure]])[figure].caption}
 
     # -- options and resources of a job -------------------------------------------------------
 
@@ -262,8 +258,6 @@ class Project:
         for name in self.experiments:
             write_if_changed(self.plan_of(name), as_json(self.plan.document(name)))
         write_if_changed(Path(self.tables, "papers.json"), as_json(papers_grids(self.config)))
-        for name in self.figures if self.published else ():
-            write_if_changed(Path(self.caption_of(name)), self.caption(name) + "\n")
 
     def end(self) -> None:
         """Remove the checkpoints of finished cells after a successful run, and release the lock."""
