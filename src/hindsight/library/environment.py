@@ -14,12 +14,11 @@ import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
+from hindsight.specs.gymnasium import NAMESPACE
 
 #: A gymnasium id, a function that creates an environment, or an environment.
 Given = str | Callable[..., gym.Env[Any, Any]] | gym.Env[Any, Any]
 
-#: Namespace of the ids under which functions and instances are registered in this process.
-NAMESPACE = "given"
 _numbers = count()
 
 

@@ -26,7 +26,7 @@ from hindsight.io.checksums import about, read_table
 from hindsight.io.files import FileError, reason
 from hindsight.io.interruption import noticed
 from hindsight.library.callbacks import TensorBoard
-from hindsight.library.environment import NAMESPACE, Given, environment_values
+from hindsight.library.environment import Given, environment_values
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import cell_values, keys_of, notes_of
 from hindsight.specs.cell import DEFAULTS, CellSpec, must_count
@@ -34,7 +34,7 @@ from hindsight.specs.code import code_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
-from hindsight.specs.gymnasium import is_known, registered
+from hindsight.specs.gymnasium import NAMESPACE, is_known, registered
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run

@@ -28,6 +28,8 @@ from hindsight.specs.own_code import digest_of, versions_of
 if TYPE_CHECKING:
     from hindsight.envs.facts import Facts
 
+#: Namespace of the ids under which objects given as environments are registered in a process.
+NAMESPACE = "given"
 #: Packages whose environments a file may ask for without the user naming them.
 KNOWN = ("hindsight.envs", "gymnasium_robotics")
 #: gymnasium.make's own keyword arguments.
@@ -100,7 +102,7 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def called(self) -> str:
         """Name in messages; for an environment given as an object, its class."""
-        return re.sub(r"^given/(.*?)\d+-v0$", r"\1", self.id)
+        return re.sub(rf"^{NAMESPACE}/(.*?)\d+-v0$", r"\1", self.id)
 
     @property
     def step_limit(self) -> int:

@@ -15,6 +15,7 @@ from hindsight.io.checkpoints import load
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import cell_of, values_of
+from hindsight.specs.gymnasium import NAMESPACE
 from hindsight.specs.manifest import verify
 from hindsight.training.policies import acting_places, initial_row, n_parameters
 
@@ -90,20 +91,29 @@ def read_policy(
     run = next(iter(file.seeds), None) if run is None else run
     if run not in file.seeds:
         raise FileError(f"{path}: has no run {run}; choose from {file.seeds}")
-    values, where = file.values, file.values.get("environment")
-    trained_in = str(where.get("id")) if isinstance(where, dict) else ""
-    # A program may have passed an object, or registered its environment itself.
-    if (an_object := trained_in.startswith("given/")) and not named:
-        raise FileError(
-            f"{path}: its environment was passed as an object, which a file cannot contain; name "
-            "it with --env module:Name-v0, or pass it as the environment in Python"
-        )
-    if where and named and (an_object or trained_in == named.rpartition(":")[2]):
-        values = values | {"environment": where | {"id": named}}
-    spec = cell_of(values, path, [named] if named else [])
+    spec = cell_of(_in_named(file, named), path, [named] if named else [])
     if random:
         file.must_draw()
     row = file.rows_of(spec)[file.seeds.index(run)]
     if not row.isfinite().all():
         raise FileError(f"{path}: run {run} diverged in training; its parameters are not finite")
     return spec, row
+
+
+def _in_named(file: PolicyFile, named: str | None) -> dict[str, Any]:
+    """Return a file's specification as plain values, in the environment that the user has named.
+
+    A program may have passed an object, or registered its environment itself: then the file does
+    not say which module registers it.
+    """
+    where = file.values.get("environment")
+    trained_in = str(where.get("id")) if isinstance(where, dict) else ""
+    is_object = trained_in.startswith(f"{NAMESPACE}/")
+    if is_object and not named:
+        raise FileError(
+            f"{file.path}: its environment was passed as an object, which a file cannot contain; "
+            "name it with --env module:Name-v0, or pass it as the environment in Python"
+        )
+    if where and named and (is_object or trained_in == named.rpartition(":")[2]):
+        return file.values | {"environment": where | {"id": named}}
+    return file.values
