@@ -11,7 +11,7 @@ ARGS ?=
 help:
 	@echo "make figures           redraw every published figure, table and verdict: one to two minutes"
 	@echo "make replicate         train the preset of config.yaml, draw, judge: 15 minutes for laptop"
-	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: about four minutes"
+	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: about two minutes"
 	@echo "make verify-published  retrain the first iterations of published cells, and compare"
 	@echo "make test              lint, then run all tests"
 	@echo "make lint              ruff, mypy, Snakemake's linter and formatter"
