@@ -106,11 +106,11 @@ def test_a_model_imports_only_from_packages_that_the_user_has_imported(policy, m
 def test_a_specification_imports_only_what_the_user_names(module, tmp_path):
     name = f"{module}:{module}-v0"
     path = written(tmp_path, name)
-    for named in ([], ["other:Name-v0"], [f"{module}.inner:Name-v0"], [f"{module}-v0"]):
+    for named in (None, "other:Name-v0", f"{module}.inner:Name-v0", f"{module}-v0"):
         with pytest.raises(FileError, match="which a file may not import by itself"):
             read_spec(path, named)
     assert not imported()
-    assert read_spec(path, [name]).environment.id == name
+    assert read_spec(path, name).environment.id == name
     assert imported()
 
 
@@ -127,13 +127,13 @@ def test_a_job_gets_the_environment_of_the_configuration(module, tmp_path):
     options = {file.split("/")[0]: project.options(file) for file in project.files.values()}
     usual = "--device cpu --checkpoint-seconds 60"
     assert options == {module: f"{usual} --env={name}", "PointReach": usual}
-    written = [read_spec(spec_path(file), [name]) for file in project.files.values()]
+    written = [read_spec(spec_path(file), name) for file in project.files.values()]
     assert {spec.environment.id for spec in written} == {name, "PointReach-v0"}
     (file,) = (file for file in project.files.values() if file.startswith("PointReach/"))
     (tmp_path / "worse.py").write_text("raise SystemExit('worse was imported')")
     spec_path(file).write_text(json.dumps(specification("worse:X-v0")))
     with pytest.raises(FileError, match="its environment is worse:X-v0"):
-        read_spec(spec_path(file), [name])
+        read_spec(spec_path(file), name)
     project.end()
 
 

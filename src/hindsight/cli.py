@@ -282,7 +282,7 @@ def cell(
     from hindsight.specs.from_file import read_spec
 
     out = Path("results").absolute()  # an environment's own code may change the working folder
-    checked = read_spec(spec, [env] if env else [])
+    checked = read_spec(spec, env)
     _must_have_memory(checked)
     # If SLURM kills the job, this log and the node's name are all that the user sees.
     typer.echo(f"training on {platform.node()}")
@@ -439,7 +439,7 @@ def publish(
     from hindsight.specs.config import PUBLISHED_PRESET, load
 
     for path in policy or ():
-        typer.echo(publish_policy(path, [env] if env else []))
+        typer.echo(publish_policy(path, env))
     if not policy:
         _must_be_in_a_clone()
         for line in write(load(CONFIG, {"preset": PUBLISHED_PRESET}), trained):
@@ -458,7 +458,7 @@ def clean(
     from hindsight.pipeline.project import clean as left_over
 
     home = out.absolute()  # an environment's own code may change the working folder
-    paths = left_over(home, [env] if env else [])
+    paths = left_over(home, env)
     size = sum(path.stat().st_size for path in paths)
     for path in paths:
         typer.echo(out / path.relative_to(home))

@@ -102,5 +102,5 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
     listed = {str(path) for path in clean(Path("results"))}
     assert f"results/checkpoints/b/begun-{OLD}.pt" in listed and len(listed) == 5
     assert not Path("ran").exists()
-    clean(Path("results"), ["evil:X-v0"])
+    clean(Path("results"), "evil:X-v0")
     assert Path("ran").exists()  # the user has typed its name

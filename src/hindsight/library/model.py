@@ -664,7 +664,7 @@ def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tenso
             limited = registered(where["id"]).max_episode_steps is not None
             kept = ("terminates", "rest", *(() if limited else ("max_episode_steps",)))
             where |= {key: old[key] for key in kept if old.get(key) is not None}
-    spec = cell_of(file.values | {"environment": where}, file.path, [where["id"]])
+    spec = cell_of(file.values | {"environment": where}, file.path, where["id"])
     try:
         return spec, file.rows_of(spec)
     except FileError:

@@ -19,7 +19,6 @@ import math
 import shutil
 import subprocess
 import time
-from collections.abc import Collection
 from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -322,12 +321,12 @@ def _left_jobs() -> list[str]:
     ]
 
 
-def clean(folder: Path = TRAINED, named: Collection[str] = ()) -> list[Path]:
+def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
     """List the files of cells that another version of the code trained or began to train.
 
     A checkpoint does not say what it is of; it is listed if its code is that of a listed cell.
 
-    named: environment ids that the user has typed (`specs.from_file`).
+    named: the environment if the user has typed one (`specs.from_file`).
     """
     cells = files_below(folder / "cells")
     left = [
@@ -343,7 +342,7 @@ def clean(folder: Path = TRAINED, named: Collection[str] = ()) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def _is_of_other_code(path: Path, name: str, named: Collection[str]) -> bool:
+def _is_of_other_code(path: Path, name: str, named: str | None) -> bool:
     """Whether it is certain that other code than today's trained a cell.
 
     It is not if the file cannot be read, or if its environment may not be imported, or not here.

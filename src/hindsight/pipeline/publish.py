@@ -80,10 +80,10 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     yield f"{MANIFEST}: {len(files)} files"
 
 
-def publish_policy(curves: Path, named: Collection[str] = ()) -> str:
+def publish_policy(curves: Path, named: str | None = None) -> str:
     """Publish the median run's policy of a cell trained by `hindsight train`; returns a message.
 
-    named: environment ids that the user has typed (`specs.from_file`).
+    named: the environment if the user has typed one (`specs.from_file`).
 
     Raises FileError if the curves are not a cell's, or its policies are missing beside them.
     """

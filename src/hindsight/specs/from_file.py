@@ -6,7 +6,6 @@ run code, so the user must name it as well.
 
 import json
 import re
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +33,19 @@ def values_of(text: Any, where: Path) -> dict[str, Any]:
     return values
 
 
-def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
+def cell_of(values: Any, where: Path, named: str | None = None) -> CellSpec:
     """Build the specification that the file `where` holds from plain values.
 
-    named: environment ids that the user has typed.  An environment `module:Name-v0` of the file is
-        imported if one of these has the same module.
+    named: the environment's id if the user has typed one.  An environment `module:Name-v0` of the
+        file is imported if this has the same module.
 
     Raises FileError if the specification is invalid, or the user has not named its environment.
     """
     try:
         environment = values.get("environment") if isinstance(values, dict) else None
         name = environment.get("id") if isinstance(environment, dict) else None
-        modules = {each.rpartition(":")[0] for each in named} - {""}
-        vouched = name in named or str(name).rpartition(":")[0] in modules
+        module = (named or "").rpartition(":")[0]
+        vouched = name == named or (module and str(name).rpartition(":")[0] == module)
         if isinstance(name, str) and not vouched and wants_naming(name):
             raise SpecError(
                 f"its environment is {name}, from another package, which a file may not import by "
@@ -58,7 +57,7 @@ def cell_of(values: Any, where: Path, named: Collection[str] = ()) -> CellSpec:
         raise FileError(f"{where}: {error}") from None
 
 
-def read_spec(path: Path, named: Collection[str] = ()) -> CellSpec:
+def read_spec(path: Path, named: str | None = None) -> CellSpec:
     """Read a specification's JSON; `named` as in `cell_of`.
 
     Raises SpecError or FileError if it is invalid, or was planned with other code than today's.

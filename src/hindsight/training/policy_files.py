@@ -91,7 +91,7 @@ def read_policy(
     run = next(iter(file.seeds), None) if run is None else run
     if run not in file.seeds:
         raise FileError(f"{path}: has no run {run}; choose from {file.seeds}")
-    spec = cell_of(_in_named(file, named), path, [named] if named else [])
+    spec = cell_of(_in_named(file, named), path, named)
     if random:
         file.must_draw()
     row = file.rows_of(spec)[file.seeds.index(run)]
