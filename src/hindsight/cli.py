@@ -491,14 +491,6 @@ def verify_published(
     )
 
 
-def _verify_published(plans: Iterable[Path]) -> None:
-    """Raise FileError for a published cell of these plans that does not match the manifest."""
-    from hindsight.analysis.summarise import cells_of
-    from hindsight.specs.manifest import verify
-
-    verify(cells_of(plans))
-
-
 @app.command(hidden=True)
 def summarise(
     plans: list[Path],
@@ -506,9 +498,10 @@ def summarise(
     processes: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Make experiments' tables from their cells (a job of the workflow)."""
-    from hindsight.analysis.summarise import summarise_all
+    from hindsight.analysis.summarise import cells_of, summarise_all
+    from hindsight.specs.manifest import verify
 
-    _verify_published(plans)
+    verify(cells_of(plans))
     for entry in summarise_all(plans, out, processes):
         typer.echo(f"missing: {entry['cell']}")
 
@@ -582,11 +575,13 @@ def claims(out: Path) -> None:
 @app.command(hidden=True)
 def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
     """Write the page, the scoreboard and its appendix (a job of the workflow)."""
+    from hindsight.analysis.summarise import cells_of
     from hindsight.io.checksums import check_json, check_tables
     from hindsight.report.build import build
+    from hindsight.specs.manifest import verify
 
     plans = sorted(claims.parent.glob("*/plan.json"))
     check_tables(plan.parent for plan in plans)
-    _verify_published(plans)
+    verify(cells_of(plans))
     check_json([claims])
     build(claims.parent, html.parent, html, scoreboard, appendix)
