@@ -17,7 +17,6 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import read_spec
-from hindsight.specs.plan import spec_path
 from hindsight.training.policies import initial_row
 from tests.commands import hindsight
 
@@ -127,13 +126,14 @@ def test_a_job_gets_the_environment_of_the_configuration(module, tmp_path):
     options = {file.split("/")[0]: project.options(file) for file in project.files.values()}
     usual = "--device cpu --checkpoint-seconds 60"
     assert options == {module: f"{usual} --env={name}", "PointReach": usual}
-    written = [read_spec(spec_path(file), name) for file in project.files.values()]
+    paths = {file: Path("results/specs", f"{file}.json") for file in project.files.values()}
+    written = [read_spec(path, name) for path in paths.values()]
     assert {spec.environment.id for spec in written} == {name, "PointReach-v0"}
-    (file,) = (file for file in project.files.values() if file.startswith("PointReach/"))
+    (path,) = (path for file, path in paths.items() if file.startswith("PointReach/"))
     (tmp_path / "worse.py").write_text("raise SystemExit('worse was imported')")
-    spec_path(file).write_text(json.dumps(specification("worse:X-v0")))
+    path.write_text(json.dumps(specification("worse:X-v0")))
     with pytest.raises(FileError, match="its environment is worse:X-v0"):
-        read_spec(spec_path(file), name)
+        read_spec(path, name)
     project.end()
 
 

@@ -67,7 +67,7 @@ class Project:
     def cells(self):
         """Specifications, by what their cells' files are called."""
         plan = Plan.of(load(self.folder / "config.yaml"))
-        return {plan.file_of(name): spec for name, spec in plan.cells.items()}
+        return {plan.files[name]: spec for name, spec in plan.cells.items()}
 
     def cell(self, n_epochs):
         """What the files of the only cell with so many epochs are called."""

@@ -33,7 +33,7 @@ from hindsight.specs.cost import megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
-from hindsight.specs.plan import Plan, papers_grids, spec_path
+from hindsight.specs.plan import Plan, papers_grids
 
 MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # how much slower a node may be than the machine on which costs were measured
@@ -53,6 +53,8 @@ class Project:
         """Plan the configuration; raises SpecError for an invalid cell."""
         self.plan = plan = Plan.of(config)
         self.config = config
+        #: Stem of each cell's files, by the cell's name.
+        self.files = plan.files
         self.source = self.config.source
         self.published = self.config.results == "published"
         self.trains = self.config.results == "trained"
@@ -76,11 +78,6 @@ class Project:
         self._locks = ExitStack()
 
     # -- cells --------------------------------------------------------------------------------
-
-    @cached_property
-    def files(self) -> dict[str, str]:
-        """Stem of each cell's files, by the cell's name."""
-        return {name: self.plan.file_of(name) for name in self.plan.cells}
 
     def curves(self, name: str) -> Path:
         return self.root / "cells" / f"{self.files[name]}.parquet"
@@ -250,7 +247,8 @@ class Project:
             cancel_left_jobs()
             for name in self.missing:
                 spec = self.plan.cells[name]
-                write_if_changed(spec_path(self.files[name]), spec.model_dump_json(indent=1))
+                path = TRAINED / "specs" / f"{self.files[name]}.json"
+                write_if_changed(path, spec.model_dump_json(indent=1))
         for plan in Path(self.tables).glob("*/plan.json"):
             if plan.parent.name not in self.experiments:  # verdicts and page would show it
                 shutil.rmtree(plan.parent)

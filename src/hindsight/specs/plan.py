@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -213,11 +214,6 @@ def _cell(config: Config, at: Place) -> CellSpec:
         raise SpecError(f"{where}: {error}") from None
 
 
-def spec_path(name: str) -> Path:
-    """Path of a cell's specification."""
-    return TRAINED / "specs" / f"{name}.json"
-
-
 @dataclass(frozen=True)
 class Plan:
     """The cells of a configuration by name, and each experiment's entries with cell names."""
@@ -249,10 +245,11 @@ class Plan:
                 raise SpecError(f"select.{name}: leaves nothing of the experiment to train")
         return cls(config, {names[key]: spec for key, spec in largest.items()}, experiments)
 
-    def file_of(self, name: str) -> str:
-        """Stem of a cell's files: the name, with the code's fingerprint unless it is published."""
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Stem of each cell's files: the name, with the code's fingerprint unless published."""
         ships = self.config.results == "published"
-        return name if ships else file_name(self.cells[name])
+        return {name: name if ships else file_name(spec) for name, spec in self.cells.items()}
 
     def cells_of(self, experiment: str, published: bool = False) -> list[str]:
         """Names of the cells that an experiment trains, or of the published ones that it reads."""
@@ -301,7 +298,7 @@ class Plan:
     def _curves_of(self, entry: Entry, name: str) -> Path:
         if entry.published or self.config.results == "published":
             return PUBLISHED / "cells" / f"{name}.parquet"
-        return TRAINED / "cells" / f"{self.file_of(name)}.parquet"
+        return TRAINED / "cells" / f"{self.files[name]}.parquet"
 
 
 def left_out(plan: Plan) -> list[str]:
