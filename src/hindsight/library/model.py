@@ -28,8 +28,8 @@ from hindsight.io.interruption import noticed
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import Given, environment_values
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
-from hindsight.library.presets import cell_values, keys_of, notes_of
-from hindsight.specs.cell import DEFAULTS, CellSpec, must_count
+from hindsight.library.presets import keys_of, notes_of
+from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
 from hindsight.specs.code import code_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
@@ -118,10 +118,11 @@ class Model:
             SpecError: an option is unknown, has no effect or has an invalid value, or the
                 environment is not suitable.
         """
-        keys = keys_of(preset, self.algorithm)
+        environment = environment_values(env, env_kwargs, max_episode_steps)
+        keys = keys_of(preset, self.algorithm, environment["id"])
         usual = keys.pop("her", self.default_her)
         given = cell_values(
-            environment_values(env, env_kwargs, max_episode_steps),
+            environment,
             self.algorithm,
             usual if her == "default" else her or None,
             fidelity,

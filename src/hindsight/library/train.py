@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from hindsight.library.presets import cell_values
 from hindsight.library.presets import keys_of as settings_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import FIDELITIES, Fidelity
-from hindsight.specs.cell import CellSpec, must_count
+from hindsight.specs.cell import CellSpec, cell_values, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import evaluation_seconds, seconds
@@ -41,7 +40,7 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
         raise SpecError("strategy is not a key here; use --her")
     if isinstance(widths := given.get("hidden"), str | int):  # 64 or 64,64, without brackets
         given["hidden"] = [width for width in str(widths).split(",") if width.strip()]
-    preset = settings_of(flags["preset"], name)
+    preset = settings_of(flags["preset"], name, env)
     usual = preset.pop("her", her)
     her = her if "her" in typed else usual
     keys = KEYS | preset | given

@@ -19,7 +19,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, guess
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
-from hindsight.specs.replay import ReplaySpec
+from hindsight.specs.replay import WITHOUT_HINDSIGHT, ReplaySpec
 
 
 class EvaluationSpec(Spec):
@@ -206,7 +206,37 @@ def hash_of(values: dict[str, Any]) -> str:
 SECTIONS = ("environment", "algorithm", "hindsight", "replay")
 
 
-def put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
+def cell_values(
+    environment: Mapping[str, Any],
+    algorithm: str,
+    her: str | None,
+    fidelity: str,
+    keys: Mapping[str, Any],
+    where: str = "",
+    **more: Any,
+) -> dict[str, Any]:
+    """Assemble the values for `CellSpec`, with each of the `keys` in its section.
+
+    her: the strategy of hindsight; None: no hindsight.  `fidelity` is that of hindsight, and of the
+    environment unless it has its own.
+
+    Raises SpecError, which begins with `where` or the key, for a key that is unknown, or needs
+    hindsight.
+    """
+    values = {"environment": {**environment}, "algorithm": {"name": algorithm}, **more}
+    if "fidelity" in model_of("environment", environment).model_fields:
+        values["environment"].setdefault("fidelity", fidelity)
+    if her is not None:
+        section = "hindsight" if ALGORITHMS[algorithm].on_policy else "replay"
+        values[section] = {"strategy": her, "fidelity": fidelity}
+    elif not ALGORITHMS[algorithm].on_policy and keys.keys() & set(WITHOUT_HINDSIGHT):
+        values["replay"] = {}
+    for key, value in keys.items():
+        _put(values, key, value, where or f"{key}={value}")
+    return values
+
+
+def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Set a key in its section of a cell's values; SpecError, from `where` on, if it is unknown."""
     if key in ("early_end", "first_seed"):
         values[key] = value

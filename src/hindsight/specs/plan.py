@@ -14,7 +14,7 @@ from typing import Any
 
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
-from hindsight.specs.cell import CellSpec, model_of, put
+from hindsight.specs.cell import CellSpec, cell_values
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
     PAPERS_TASK,
@@ -178,29 +178,25 @@ def _cell(config: Config, at: Place) -> CellSpec:
     steps, seeds = at.steps(size), at.seeds(size, experiment)
     papers = {"spawn": at.spawn, "prey": at.prey}
     environment = dict(experiment.tasks.get(at.task, papers))
-    if "fidelity" in model_of("environment", environment).model_fields:
-        environment.setdefault("fidelity", fidelity)
     keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
     values: dict[str, Any] = {
-        "environment": environment,
-        "algorithm": {"name": arm.algorithm, "hidden": size.hidden},
         "seeds": seeds,
         "steps": steps,
         "early_end": size.early_end,
         "evaluation": [size.evaluation, *(p.evaluation for p in at.parts if p.evaluation)][-1],
     }
-    her = {"strategy": arm.her, "fidelity": fidelity} if arm.her is not None else {}
+    usual: dict[str, Any] = {"hidden": size.hidden}
     if ALGORITHMS[arm.algorithm].on_policy:
-        values["algorithm"]["n_steps"] = size.n_steps
-        values |= {"hindsight": her} if her else {}
+        usual["n_steps"] = size.n_steps
     else:
         # The papers bin off-policy curves.  An impossible `n_envs` is refused below.
         n_envs = keys.get("n_envs")
         n_envs = max(1, n_envs) if isinstance(n_envs, int) else 1
-        values["algorithm"]["log_interval"] = max(1, steps // BINS // n_envs)
-        values["replay"] = her
-    for key, value in keys.items():
-        put(values, key, value, where)
+        usual["log_interval"] = max(1, steps // BINS // n_envs)
+        values["replay"] = {}
+    values = cell_values(
+        environment, arm.algorithm, arm.her, fidelity, usual | keys, where, **values
+    )
     test = [size.end_test, *(p.end_test for p in at.parts if p.end_test is not None)][-1]
     ends = values["early_end"] is not None
     if ALGORITHMS[arm.algorithm].ends_by_test and fidelity == "released" and test and ends:
