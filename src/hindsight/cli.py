@@ -5,6 +5,7 @@ Commands import what they need themselves, so that drawing a figure does not wai
 
 import gc
 import platform
+import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -13,14 +14,16 @@ from typing import Annotated, Any
 
 import typer
 
+from hindsight import __version__
+from hindsight.io.files import DamagedError, FileError, reason, set_aside
+from hindsight.io.interruption import Interrupted, end_with_parent
+from hindsight.io.startup import LIBRARIES_MB, TORCH_MB, have_home, must_have_memory, open_streams
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 
 
 def _print_version(requested: bool) -> None:
     if requested:
-        import hindsight
-
-        typer.echo(f"hindsight {hindsight.__version__}")
+        typer.echo(f"hindsight {__version__}")
         raise typer.Exit
 
 
@@ -65,10 +68,6 @@ def _options(
 
 def main() -> None:
     """Run a command; print errors that the user can fix as one sentence."""
-    from hindsight.io.files import DamagedError, FileError, reason
-    from hindsight.io.interruption import end_with_parent
-    from hindsight.io.startup import have_home, must_have_memory, open_streams
-
     # By default, collecting garbage takes a tenth of the time to import torch and Numba, and of the
     # time to make tables and figures, which have many objects.
     gc.set_threshold(100_000, 50)
@@ -99,9 +98,6 @@ def main() -> None:
 
 def _set_aside(paths: Iterable[Path]) -> str:
     """Set damaged cells aside and remove damaged tables; returns the end of the error message."""
-    import shutil
-
-    from hindsight.io.files import set_aside
     from hindsight.specs.config import TRAINED
 
     actions = []
@@ -294,14 +290,12 @@ def cell(
 
 def _must_have_memory(spec: Any = None) -> None:
     """Raise FileError without the memory for torch, or for a cell's training."""
-    from hindsight.io.startup import LIBRARIES_MB, TORCH_MB, must_have_memory
     from hindsight.specs.cost import megabytes
 
     must_have_memory(TORCH_MB if spec is None else LIBRARIES_MB + megabytes(spec))
 
 
 def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) -> Path:
-    from hindsight.io.interruption import Interrupted
     from hindsight.library.presets import notes_of
     from hindsight.specs.code import file_name
     from hindsight.training.cell import train_cell
