@@ -6,19 +6,9 @@ and `training.record`, which call the loop, and write what it returns.
 """
 
 import hashlib
-from typing import Any
 
 from hindsight.io.fingerprint import fingerprint
 from hindsight.specs.cell import CellSpec
-
-
-def roots_of(spec: CellSpec) -> tuple[str, ...]:
-    """Roots of a cell's code, each `module` or `module:name`."""
-    how, where = spec.algorithm, spec.environment
-    kinds = (type(spec), type(how), type(where))
-    specifications = (f"{kind.__module__}:{kind.__name__}" for kind in kinds)
-    mathematics = filter(None, (how.module, how.compiled_module))
-    return (how.loop, *mathematics, *where.code, *specifications)
 
 
 def file_name(spec: CellSpec) -> str:
@@ -26,12 +16,12 @@ def file_name(spec: CellSpec) -> str:
     return f"{spec.name}-{code_of(spec)}"
 
 
-def is_of(about: dict[str, Any], spec: CellSpec) -> bool:
-    """Whether a results file's metadata match this specification and today's code."""
-    return (about.get("spec_hash"), about.get("code")) == (spec.hash, code_of(spec))
-
-
 def code_of(spec: CellSpec) -> str:
     """Fingerprint of the code that decides a cell's numbers."""
-    ours, own = fingerprint(*roots_of(spec)), spec.environment.own_code
+    how, where = spec.algorithm, spec.environment
+    kinds = (type(spec), type(how), type(where))
+    specifications = (f"{kind.__module__}:{kind.__name__}" for kind in kinds)
+    mathematics = filter(None, (how.module, how.compiled_module))
+    ours = fingerprint(how.loop, *mathematics, *where.code, *specifications)
+    own = where.own_code
     return hashlib.sha256(f"{ours} {own}".encode()).hexdigest()[:12] if own else ours
