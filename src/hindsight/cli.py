@@ -48,6 +48,8 @@ NamedOption = Annotated[
 ]
 #: Packages of the optional dependency group `report`.
 REPORT = ("jinja2", "markdown_it", "seaborn")
+#: The configuration, in a clone of the repository.
+CONFIG = Path("config.yaml")
 #: Largest number of episodes, and largest seed.
 MOST = 10**9
 #: Names of the algorithms' files, found without importing them.
@@ -115,21 +117,6 @@ def _set_aside(paths: Iterable[Path]) -> str:
     return f"; {', '.join(actions)}, and remade when the workflow next runs" if actions else ""
 
 
-#: The configuration, in a clone of the repository.
-CONFIG = Path("config.yaml")
-
-
-def _must_be_in_a_clone() -> None:
-    if not CONFIG.exists():
-        raise SpecError(
-            "there is no config.yaml here: the replication runs in a clone of the repository, so "
-            "cd there first; train, watch, evaluate and export work anywhere"
-        )
-    from hindsight.pipeline.project import must_run_its_own_code
-
-    must_run_its_own_code()
-
-
 @app.command()
 def plan(
     config: Annotated[
@@ -145,12 +132,12 @@ def plan(
     import pandas as pd
     from rich.filesize import decimal
 
-    from hindsight.pipeline.project import Project
+    from hindsight.pipeline.project import Project, must_be_in_its_clone
     from hindsight.specs.config import load, overrides_of
     from hindsight.specs.cost import file_bytes, seconds, wall_seconds
     from hindsight.specs.plan import left_out
 
-    _must_be_in_a_clone()
+    must_be_in_its_clone()
     chosen = load(CONFIG, overrides_of(config or []))
     project = Project(chosen)
     size, cells = chosen.size, project.plan.cells
@@ -410,7 +397,6 @@ def replicate(
 ) -> None:
     """Train what is missing, draw the figures, judge the claims, and list the verdicts."""
     _must_have_memory()  # otherwise every job fails
-    _must_be_in_a_clone()
     from hindsight.pipeline.replicate import run
 
     raise SystemExit(run(arguments or [], cores, published))
@@ -428,6 +414,7 @@ def publish(
     env: NamedOption = None,
 ) -> None:
     """Copy the trained cells of the preset `large` to results/published, and write its manifest."""
+    from hindsight.pipeline.project import must_be_in_its_clone
     from hindsight.pipeline.publish import publish as write
     from hindsight.pipeline.publish import publish_policy
     from hindsight.specs.config import PUBLISHED_PRESET, load
@@ -435,7 +422,7 @@ def publish(
     for path in policy or ():
         typer.echo(publish_policy(path, env))
     if not policy:
-        _must_be_in_a_clone()
+        must_be_in_its_clone()
         for line in write(load(CONFIG, {"preset": PUBLISHED_PRESET}), trained):
             typer.echo(line)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.pipeline.project import KINDS, Project, clean, must_run_its_own_code
+from hindsight.pipeline.project import KINDS, Project, clean, must_be_in_its_clone
 from hindsight.specs.code import file_name
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds, wall_seconds
@@ -61,12 +61,13 @@ def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monke
 
 def test_in_a_copy_the_code_of_another_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("config.yaml").touch()
     (own := Path("src/hindsight")).mkdir(parents=True)
     with pytest.raises(SpecError, match=r"code that runs is in .*src/hindsight, not in this"):
-        must_run_its_own_code()
+        must_be_in_its_clone()
     own.rmdir()
     own.symlink_to(PACKAGE)
-    must_run_its_own_code()
+    must_be_in_its_clone()
 
 
 OLD = "0123456789ab"

@@ -12,7 +12,7 @@ from snakemake.settings.types import DeploymentMethod
 from hindsight.io.files import FileError
 from hindsight.io.fingerprint import of_stage
 from hindsight.io.interruption import end_with_parent
-from hindsight.pipeline.project import Project, must_run_its_own_code
+from hindsight.pipeline.project import Project, must_be_in_its_clone
 from hindsight.specs.config import load
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 
@@ -24,7 +24,7 @@ try:
         raise SpecError(
             f"{Path.cwd()}: Snakemake fails in a folder with braces; rename it"
         )
-    must_run_its_own_code()
+    must_be_in_its_clone()
     # Without `configfile:`, `config` holds only what --config and --configfile give.  Snakemake would
     # accept duplicate keys, and not say where the file is not YAML.
     PROJECT = Project(load(Path("config.yaml"), config))

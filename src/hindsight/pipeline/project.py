@@ -264,11 +264,16 @@ class Project:
         self._locks.close()
 
 
-def must_run_its_own_code() -> None:
-    """Raise SpecError if this folder has code, but that of another one runs.
+def must_be_in_its_clone() -> None:
+    """Raise SpecError if this folder has no configuration, or code, but that of another one runs.
 
-    Then changes of this folder's would be ignored.
+    Then changes of this folder's code would be ignored.
     """
+    if not Path("config.yaml").exists():
+        raise SpecError(
+            "there is no config.yaml here: the replication runs in a clone of the repository, so "
+            "cd there first; train, watch, evaluate and export work anywhere"
+        )
     own = Path("src/hindsight")
     if own.exists() and not own.samefile(PACKAGE):
         raise SpecError(

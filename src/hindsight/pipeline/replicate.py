@@ -20,7 +20,7 @@ import yaml
 from hindsight.io.files import as_json
 from hindsight.io.interruption import PARENT, noticed
 from hindsight.library.train import duration
-from hindsight.pipeline.project import Project, files_below, lock
+from hindsight.pipeline.project import Project, files_below, lock, must_be_in_its_clone
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
 from hindsight.specs.errors import SpecError
@@ -41,8 +41,10 @@ ROOM = 1 << 20
 def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     """Run the workflow; returns Snakemake's exit status.
 
-    Raises SpecError for a mistake in the configuration, or FileError if another process runs it.
+    Raises SpecError outside a clone or for a mistake in the configuration, or FileError if another
+    process runs it.
     """
+    must_be_in_its_clone()
     at = arguments.index("--") if "--" in arguments else len(arguments)  # targets follow
     pairs, rest = _config_apart(arguments[:at])
     overrides = overrides_of(pairs)
