@@ -8,13 +8,13 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
-from hindsight.specs.cell import CellSpec, cell_values
+from hindsight.specs.cell import SECTIONS, CellSpec, cell_values
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
     PAPERS_TASK,
@@ -96,12 +96,10 @@ def places(config: Config, size: Size) -> Iterator[Place]:
 
 def entries(config: Config) -> Iterator[Entry]:
     """Iterate over the selected points with their cells."""
-    shipped: Shipped | None = None
+    shipped = cache(lambda: Shipped(config))
     for at in places(config, config.size):
         ships = config.experiments[at.experiment].arms[at.arm].published
-        if ships and shipped is None:
-            shipped = Shipped(config)
-        spec = shipped.cell(at) if ships and shipped else _cell(config, at)
+        spec = shipped().cell(at) if ships else _cell(config, at)
         yield Entry(**vars(at), spec=spec, published=ships)
 
 
@@ -135,10 +133,9 @@ class Shipped:
 
 def _but_for_size(spec: CellSpec) -> str:
     """A key that is equal for cells that differ only in seeds, steps and what these imply."""
-    algorithm = spec.algorithm.model_dump(mode="json")
-    algorithm.pop("log_interval", None)
-    values = spec.model_dump(mode="json", include={"environment", "hindsight", "replay"})
-    return json.dumps(values | {"algorithm": algorithm}, sort_keys=True)
+    but = {"algorithm": {"log_interval"}}
+    values = spec.model_dump(mode="json", include=set(SECTIONS), exclude=but)
+    return json.dumps(values, sort_keys=True)
 
 
 def papers_grids(config: Config) -> dict[str, Any]:
