@@ -13,7 +13,7 @@ import pandas as pd
 
 from hindsight.analysis.cells import metadata_of
 from hindsight.io.files import FileError
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import SECTIONS, CellSpec
 from hindsight.specs.config import PUBLISHED
 from hindsight.specs.cost import seconds
 from hindsight.specs.from_file import cell_of
@@ -64,9 +64,7 @@ class Comparison:
 
 def kind_of(spec: CellSpec) -> Any:
     """A key for the code that a cell exercises: its settings, and whether each number is 0."""
-    size = {"seeds", "first_seed", "steps", "early_end", "end_test", "evaluation"}
-    settings = spec.model_dump(exclude={**dict.fromkeys(size, True), "environment": {"spawn"}})
-    return _coarse(settings)
+    return _coarse(spec.model_dump(include=set(SECTIONS), exclude={"environment": {"spawn"}}))
 
 
 def _coarse(value: Any) -> Any:
