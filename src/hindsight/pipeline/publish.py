@@ -46,7 +46,6 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     plan = Plan.of(config)
     found = {name: newest(trained, name) for name in plan.cells}
     cells = {name: PUBLISHED / "cells" / f"{name}.parquet" for name in plan.cells}
-    policies = {name: PUBLISHED / "policies" / f"{name}.pt" for name in plan.cells}
     before = read_manifest() if MANIFEST.exists() else {}
     others = [PUBLISHED / name for name in before if not name.startswith("cells/")]
     verify([*others, *(cells[name] for name in plan.cells if found[name] is None)])
@@ -57,9 +56,9 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
             old = file_sha256(cells[name]) if cells[name].exists() else ""
             _ship(source, cells[name])
             if name in main and policies_of(source).exists():
-                write_middle(spec, source, policies[name])
+                write_middle(spec, source, policies_of(cells[name]))
             elif old != file_sha256(cells[name]):  # the policy is from another training
-                policies[name].unlink(missing_ok=True)
+                policies_of(cells[name]).unlink(missing_ok=True)
         elif not cells[name].exists():
             missing.append(name)
             yield f"missing: {name}"
@@ -71,7 +70,7 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     ships = [
         *others,
         *cells.values(),
-        *(policies[name] for name in cells if name in main),
+        *(policies_of(path) for name, path in cells.items() if name in main),
         PUBLISHED / EPISODES,
     ]
     now = _now()
@@ -96,7 +95,7 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
 
 
 def policies_of(curves: Path) -> Path:
-    """Path of the final parameters of a trained cell's runs."""
+    """Path of a trained cell's final parameters, or of a published one's policy."""
     return curves.parents[2] / "policies" / curves.parent.name / f"{curves.stem}.pt"
 
 
@@ -126,8 +125,7 @@ def _remove_all_but(cells: Collection[Path]) -> Iterator[str]:
     for path in sorted((PUBLISHED / "cells").rglob("*.parquet")):
         if path not in cells:
             path.unlink()
-            policy = PUBLISHED / "policies" / path.relative_to(PUBLISHED / "cells")
-            policy.with_suffix(".pt").unlink(missing_ok=True)
+            policies_of(path).unlink(missing_ok=True)
             yield f"removed: {_key(path)}, which is no longer in the plan"
 
 
