@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hindsight.analysis.cells import metadata_of
+from hindsight.analysis.cells import CLOCKS, metadata_of
 from hindsight.io.files import FileError
 from hindsight.specs.cell import SECTIONS, CellSpec
 from hindsight.specs.config import PUBLISHED
@@ -31,8 +31,6 @@ WORST = 0.1
 #: difference of up to CHAOS times that caused by NUDGES, relative changes of the initial
 #: parameters, says nothing about the code.
 CHAOS, NUDGES = 10.0, (1e-6, -1e-6, 3e-6)
-#: Columns that depend on the machine.
-CLOCKS = ("wall_seconds", "cpu_seconds")
 #: Columns that published cells measure in another way: in units of sigma after the iteration's
 #: update instead of before it (docs/findings.md, "Why it works").
 MEASURED_OTHERWISE = ("z_squared", "relabelled_z_squared")
@@ -122,7 +120,7 @@ def _apart(made: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
     Infinite if NaNs differ.
     """
     both = made.columns.intersection(rows.columns)
-    both = both.difference([*CLOCKS, *MEASURED_OTHERWISE, "seed"])
+    both = both.difference([*CLOCKS.values(), *MEASURED_OTHERWISE, "seed"])
     a, b = (table[both].reset_index(drop=True).astype(np.float64) for table in (made, rows))
     off = (a - b).abs().max().fillna(0.0) / b.abs().max().clip(lower=0.01).fillna(0.01)
     return off.mask((a.isna() != b.isna()).any(), np.inf)
