@@ -68,7 +68,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry(Place):
-    """A point of the grid and its cell, of which the first `seeds` runs count."""
+    """A point of the grid, and its cell with the seeds that this experiment asks for."""
 
     spec: CellSpec
     #: Whether the cell is read from the published results, whatever the preset.
