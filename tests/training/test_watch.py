@@ -57,7 +57,7 @@ def test_the_episodes_are_those_of_the_evaluation(prey: Prey, pushes: bool) -> N
     spec = cell(prey, n_dims=2, interception_distance=2.0, pushes_object=pushes)
     row = hunter(spec, 0.12)
     runs = OnPolicyRuns(spec, [4], "cpu")
-    runs.start_from(row[None])
+    runs.begin(row[None].clone())
     beginnings = runs.evaluation_env.state[0].clone()
     evaluated = runs.evaluate()
     episodes = play_hunts(spec, row, spec.evaluation.episodes, seed=4)

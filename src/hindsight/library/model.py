@@ -315,7 +315,7 @@ class Model:
             if resumes is not None:
                 self._runs.load_state_dict(resumes)
             elif file is not None:
-                self._runs.start_from(self._rows["last"])
+                self._runs.begin(self._rows["last"].to(self.device, copy=True))
             self._file = None
         return self._runs
 

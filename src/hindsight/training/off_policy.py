@@ -35,11 +35,13 @@ class OffPolicyRuns(Runs):
 
     def begin(self, rows: Tensor) -> None:
         self.replay = cast(ReplaySpec, self.spec.replay)
-        self.start_from(rows)
+        how = self.algorithm
+        rate = torch.full((len(rows),), how.learning_rate, device=self.device)
+        agent, decay = agent_of(self.spec), how.weight_decay
+        self.state = self.module.State(agent, rows, rate, weight_decay=decay)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
-        how = self.algorithm
         if isinstance(how, ContinuousSpec) and how.normalize_observations:
             size = self.env.observation_size
             self.standardiser = Standardiser(len(self.seeds), size, self.device)
@@ -59,11 +61,6 @@ class OffPolicyRuns(Runs):
         if replay.prioritized:
             return PrioritizedReplayBuffer(*sizes, alpha=replay.alpha, **kinds)
         return ReplayBuffer(*sizes, **kinds)
-
-    def start_from(self, rows: Tensor) -> None:
-        rate = torch.full((len(rows),), self.algorithm.learning_rate, device=self.device)
-        agent, decay = agent_of(self.spec), self.algorithm.weight_decay
-        self.state = self.module.State(agent, rows.to(self.device), rate, weight_decay=decay)
 
     @property
     def rows(self) -> Tensor:

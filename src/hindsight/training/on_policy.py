@@ -55,9 +55,6 @@ class OnPolicyRuns(Runs):
     def rows(self) -> Tensor:
         return self.optimiser.rows
 
-    def start_from(self, rows: Tensor) -> None:
-        self.optimiser.rows.copy_(rows)
-
     @property
     def parts(self) -> dict[str, Any]:
         return {"optimiser": self.optimiser}

@@ -80,7 +80,10 @@ class Runs(ABC):
 
     @abstractmethod
     def begin(self, rows: Tensor) -> None:
-        """Create optimisers and buffers for these initial parameters [run, parameter]."""
+        """Start from these parameters [run, parameter], with fresh optimisers and buffers.
+
+        The runs may change `rows` in place.
+        """
 
     @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
@@ -94,10 +97,6 @@ class Runs(ABC):
     @abstractmethod
     def rows(self) -> Tensor:
         """Parameters of every run, [run, parameter]."""
-
-    @abstractmethod
-    def start_from(self, rows: Tensor) -> None:
-        """Start from these parameters [run, parameter], with fresh optimisers."""
 
     @property
     @abstractmethod
