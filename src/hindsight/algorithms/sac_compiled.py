@@ -72,50 +72,6 @@ def _descend(
 
 
 @compiled
-def _critic_gradient(
-    critics: Numbers,
-    target: Numbers,
-    sizes: Sizes,
-    batch: Transitions,
-    drawn: Numbers,
-    log_prob: Numbers,
-    alpha: float,
-    gamma: float,
-    layers: Numbers,
-    delta: Numbers,
-    grad: Numbers,
-    result: NDArray[np.float64],
-    td_error: Numbers,
-) -> None:
-    """Write the gradient of J_Q (eq. 5), the mean of 1/2 (Q_i(s, a) - y)^2 summed over critics.
-
-    critics, target, grad: [2, critic].  drawn, log_prob: of a' at s'.
-    """
-    obs, actions, rewards, next_obs, terminated, weight = batch
-    n = len(rewards)
-    # y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
-    y = np.empty(n, np.float32)
-    for i in range(2):
-        q = _q(target[i], sizes, next_obs, drawn, layers)
-        for k in range(n):
-            y[k] = q[k, 0] if i == 0 else min(y[k], q[k, 0])
-    for k in range(n):
-        value = 0.0 if terminated[k] else y[k] - alpha * log_prob[k]
-        y[k] = rewards[k] + gamma * value
-    td_error[:] = 0
-    for i in range(2):
-        q = _q(critics[i], sizes, obs, actions, layers)
-        for k in range(n):
-            error = q[k, 0] - y[k]
-            weighted = error * weight[k] if len(weight) else error
-            delta[0, k] = weighted / n
-            result[CRITIC_LOSS] += 0.5 * weighted * error / n
-            result[Q_MEAN] += q[k, 0] / (2 * n)
-            td_error[k] += 0.5 * abs(error)
-        backward(critics[i], sizes, n, layers, n, True, delta, grad[i])
-
-
-@compiled
 def _head_gradient(
     critics: Numbers,
     sizes: Sizes,
@@ -178,7 +134,7 @@ def _update(
     result: NDArray[np.float64],
     td_error: Numbers,
 ) -> None:
-    """Update one run by one gradient step, Adam's step number `steps`.
+    """Update one run by one gradient step, Adam's step number `steps`, as `sac.update` does.
 
     Args:
         critics [2 critic], actor [actor + 1]; target: [2 critic], updated in place.
@@ -186,12 +142,12 @@ def _update(
         noise: [2 sample, action].
         numbers, result: indexed by the constants above.  td_error: [sample], output.
     """
-    obs, next_obs = batch[0], batch[3]
+    obs, actions, rewards, next_obs, terminated, weight = batch
     (n, n_obs), (critic_sizes, actor_sizes) = obs.shape, sizes
     n_actions, last, decay = noise.shape[1], len(actor[0]) - 1, numbers[WEIGHT_DECAY]
     policy = actor[0][:last], actor[1][:last], actor[2][:last]
     temperature = actor[0][last:], actor[1][last:], actor[2][last:]
-    alpha = math.exp(temperature[0][0])
+    alpha, gamma = math.exp(temperature[0][0]), numbers[GAMMA]
     seen = np.empty(2 * n * actor_sizes.sum(), np.float32)
     valued = np.empty((2, n * critic_sizes.sum()), np.float32)
     delta = np.empty((2, n * max(critic_sizes.max(), actor_sizes.max())), np.float32)
@@ -203,11 +159,31 @@ def _update(
     drawn, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
     _sample(head, noise, drawn, log_prob)
 
-    both, grad = critics[0].reshape(2, -1), np.empty(len(critics[0]), np.float32)
-    _critic_gradient(
-        both, target.reshape(2, -1), critic_sizes, batch, drawn[n:], log_prob[n:], alpha,
-        numbers[GAMMA], valued[0], delta, grad.reshape(2, -1), result, td_error,
-    )  # fmt: skip
+    # y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
+    both, both_targets = critics[0].reshape(2, -1), target.reshape(2, -1)
+    y = np.empty(n, np.float32)
+    for i in range(2):
+        q = _q(both_targets[i], critic_sizes, next_obs, drawn[n:], valued[0])
+        for k in range(n):
+            y[k] = q[k, 0] if i == 0 else min(y[k], q[k, 0])
+    for k in range(n):
+        value = 0.0 if terminated[k] else y[k] - alpha * log_prob[n + k]
+        y[k] = rewards[k] + gamma * value
+
+    # J_Q (eq. 5), the mean of 1/2 (Q_i(s, a) - y)^2, summed over critics
+    grad = np.empty(len(critics[0]), np.float32)
+    td_error[:] = 0
+    for i in range(2):
+        q = _q(both[i], critic_sizes, obs, actions, valued[0])
+        for k in range(n):
+            error = q[k, 0] - y[k]
+            weighted = error * weight[k] if len(weight) else error
+            delta[0, k] = weighted / n
+            result[CRITIC_LOSS] += 0.5 * weighted * error / n
+            result[Q_MEAN] += q[k, 0] / (2 * n)
+            td_error[k] += 0.5 * abs(error)
+        d_critic = grad.reshape(2, -1)[i]
+        backward(both[i], critic_sizes, n, valued[0], n, True, delta, d_critic)
     result[CRITIC_NORM] = _descend(critics, grad, steps, decay, numbers)
 
     # J_pi, a = f(noise; s), evaluated by the updated critics
