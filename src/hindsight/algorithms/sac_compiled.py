@@ -50,6 +50,30 @@ def _sample(head: Numbers, noise: Numbers, actions: Numbers, log_prob: Numbers) 
 
 
 @compiled
+def _sample_gradient(
+    head: Numbers,
+    noise: Numbers,
+    actions: Numbers,
+    d_actions: Numbers,
+    d_log_prob: float,
+    d_head: Numbers,
+) -> None:
+    """Write the gradient with respect to `head` into `d_head`; see `nn.squashed.gradient`."""
+    samples, n = actions.shape
+    for i in range(samples):
+        for j in range(n):
+            a, log_std = actions[i, j], head[i, n + j]
+            slope = 1 - a * a
+            # d log pi / du = 2 a (1 - a^2) / (1 - a^2 + epsilon)
+            d_u = (d_actions[i, j] + 2 * d_log_prob * a / (slope + EPSILON)) * slope
+            inside = LOG_STD_MIN <= log_std <= LOG_STD_MAX
+            bound = min(max(log_std, np.float32(LOG_STD_MIN)), np.float32(LOG_STD_MAX))
+            deviation = np.exp(bound) * noise[i, j]
+            d_head[i, j] = d_u
+            d_head[i, n + j] = d_u * deviation - d_log_prob if inside else 0.0
+
+
+@compiled
 def _q(critic: Numbers, sizes: Sizes, obs: Numbers, actions: Numbers, layers: Numbers) -> Numbers:
     """Q(s, a) of one critic, [sample, 1]; `layers` keeps what `backward` needs."""
     n, n_obs, n_in = len(obs), obs.shape[1], sizes[0]
@@ -69,56 +93,6 @@ def _descend(
     scale = min(numbers[MAX_GRAD_NORM] / (size + 1e-6), 1.0)
     adam(optimised, grad, scale, steps, numbers[LEARNING_RATE], numbers[EPS], decay)
     return size
-
-
-@compiled
-def _head_gradient(
-    critics: Numbers,
-    sizes: Sizes,
-    obs: Numbers,
-    head: Numbers,
-    noise: Numbers,
-    actions: Numbers,
-    d_log_prob: float,
-    layers: Numbers,
-    delta: Numbers,
-    result: NDArray[np.float64],
-) -> None:
-    """Write the gradient of J_pi (eq. 9) with respect to the head to the beginning of `delta`.
-
-    J_pi is the mean of alpha log pi(a | s) - min_i Q_i(s, a); see `squashed.gradient`.
-
-    critics: [2, critic].  d_log_prob: dJ_pi / d log pi.
-    layers: [2, ...], scratch space, one row per critic.
-    """
-    (n, n_actions), n_obs = actions.shape, obs.shape[1]
-    q, d_actions = np.empty((2, n), np.float32), np.zeros((n, n_actions), np.float32)
-    nothing = np.empty(0, np.float32)
-    for i in range(2):
-        copy(_q(critics[i], sizes, obs, actions, layers[i])[:, 0], q[i])
-    for k in range(n):
-        result[ACTOR_LOSS] -= min(q[0, k], q[1, k]) / n
-    for i in range(2):
-        for k in range(n):
-            # If both critics are equal, both get the gradient, as in `sac.update`.
-            is_least = not q[i, k] > q[1 - i, k]
-            delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
-        d = backward(critics[i], sizes, n, layers[i], n, True, delta, nothing)
-        for k in range(n):
-            for j in range(n_actions):
-                d_actions[k, j] += d[k, n_obs + j]
-    d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
-    for k in range(n):
-        for j in range(n_actions):
-            a, log_std = actions[k, j], head[k, n_actions + j]
-            slope = 1 - a * a
-            # d log pi / du = 2 a (1 - a^2) / (1 - a^2 + epsilon)
-            d_u = (d_actions[k, j] + 2 * d_log_prob * a / (slope + EPSILON)) * slope
-            inside = LOG_STD_MIN <= log_std <= LOG_STD_MAX
-            bound = min(max(log_std, np.float32(LOG_STD_MIN)), np.float32(LOG_STD_MAX))
-            deviation = np.exp(bound) * noise[k, j]
-            d_head[k, j] = d_u
-            d_head[k, n_actions + j] = d_u * deviation - d_log_prob if inside else 0.0
 
 
 @entry_point
@@ -186,10 +160,25 @@ def _update(
         backward(both[i], critic_sizes, n, valued[0], n, True, delta, d_critic)
     result[CRITIC_NORM] = _descend(critics, grad, steps, decay, numbers)
 
-    # J_pi, a = f(noise; s), evaluated by the updated critics
-    _head_gradient(
-        both, critic_sizes, obs, head, noise, drawn[:n], alpha / n, valued, delta, result
-    )
+    # J_pi (eq. 9), the mean of alpha log pi(a | s) - min_i Q_i(s, a), with a = f(noise; s) and the
+    # updated critics
+    q_pi = np.empty((2, n), np.float32)
+    for i in range(2):
+        copy(_q(both[i], critic_sizes, obs, drawn[:n], valued[i])[:, 0], q_pi[i])
+    for k in range(n):
+        result[ACTOR_LOSS] -= min(q_pi[0, k], q_pi[1, k]) / n
+    d_actions, nothing = np.zeros((n, n_actions), np.float32), np.empty(0, np.float32)
+    for i in range(2):
+        for k in range(n):
+            # If both critics are equal, both get the gradient, as in `sac.update`.
+            is_least = not q_pi[i, k] > q_pi[1 - i, k]
+            delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
+        d_inputs = backward(both[i], critic_sizes, n, valued[i], n, True, delta, nothing)
+        for k in range(n):
+            for j in range(n_actions):
+                d_actions[k, j] += d_inputs[k, n_obs + j]
+    d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
+    _sample_gradient(head, noise, drawn[:n], d_actions, alpha / n, d_head)
     grad = np.empty(last, np.float32)
     backward(policy[0], actor_sizes, n, seen, 2 * n, True, delta, grad)
     result[ACTOR_NORM] = _descend(policy, grad, steps, decay, numbers)
