@@ -30,7 +30,7 @@ from hindsight.library.environment import Given, environment_values
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import keys_of, notes_of
 from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
-from hindsight.specs.code import code_of
+from hindsight.specs.code import is_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
@@ -347,9 +347,9 @@ class Model:
         if checkpoint == path or not checkpoint.exists():
             return None
         saved = load(checkpoint)
-        made_by = {"spec_hash": self.spec.hash, "code": code_of(self.spec)}
         state: dict[str, Any] | None = saved.get("runs")
-        if saved.get("identity") != made_by or state is None or state["seeds"] != self.seeds:
+        ours = is_of(saved.get("identity", {}), self.spec)
+        if not ours or state is None or state["seeds"] != self.seeds:
             return None
         for name, parts in saved["curves"].items():
             phase, _, column = name.partition("/")

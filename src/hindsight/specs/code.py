@@ -6,6 +6,7 @@ and `training.record`, which call the loop, and write what it returns.
 """
 
 import hashlib
+from typing import Any
 
 from hindsight.io.fingerprint import fingerprint
 from hindsight.specs.cell import CellSpec
@@ -14,6 +15,11 @@ from hindsight.specs.cell import CellSpec
 def file_name(spec: CellSpec) -> str:
     """Stem of a trained cell's files, `<name>-<code>`: other code writes other files."""
     return f"{spec.name}-{code_of(spec)}"
+
+
+def is_of(about: dict[str, Any], spec: CellSpec) -> bool:
+    """Whether the metadata of results or a checkpoint match this specification and today's code."""
+    return (about.get("spec_hash"), about.get("code")) == (spec.hash, code_of(spec))
 
 
 def code_of(spec: CellSpec) -> str:

@@ -111,7 +111,7 @@ class CellTraining:
                     record.save(None)
                 record.write()
             if not how.keep_finished:
-                record.forget()
+                record.path("checkpoints", ".pt").unlink(missing_ok=True)
 
     def _train(self, runs: Runs) -> None:
         """Train these runs until each has ended."""
