@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -152,14 +151,11 @@ class Record:
             phases.append(pa.table({"phase": words, **{x: as_arrow(columns[x]) for x in columns}}))
         table = pa.concat_tables([*phases, self.reused.table], promote_options="permissive")
         table = table.sort_by([(name, "ascending") for name in ("phase", "seed", "env_steps")])
-        curves, nothing = (
-            {"phase": table["phase"]},
-            as_arrow(np.full(len(table), np.float32("nan"))),
-        )
+        curves = {"phase": table["phase"]}
+        nan = as_arrow(np.array([np.nan], np.float32))[0]
         for name in table.column_names[1:]:
-            integer = INTEGERS.get(name)
-            column = table[name].cast(integer or "float32")
-            curves[name] = column if integer else pc.coalesce(column, nothing)
+            column = table[name].cast(INTEGERS.get(name, "float32"))
+            curves[name] = column if name in INTEGERS else column.fill_null(nan)
         return pa.table(curves)
 
     @cached_property
