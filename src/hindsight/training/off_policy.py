@@ -65,14 +65,13 @@ class OffPolicyRuns(Runs):
     @property
     def rows(self) -> Tensor:
         """Parameters of every run [run, parameter], for observations that are not standardised."""
-        rows: Tensor = self.state.rows
+        rows = self.state.rows
         if self.standardiser is None:
             return rows
         no_rate = torch.zeros(len(rows), device=self.device)
         folded = self.module.State(self.state.agent, rows, no_rate)
         self.standardiser.fold(folded.networks)
-        rows = folded.rows
-        return rows
+        return folded.rows
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -222,8 +221,7 @@ class OffPolicyRuns(Runs):
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Sample the algorithm's exploratory actions."""
-        actions: Tensor = self.module.act(self.state, self._seen(obs), self.algorithm, noise)
-        return actions
+        return self.module.act(self.state, self._seen(obs), self.algorithm, noise)
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
         """Sample a batch and take one gradient step; `uniform` [run, sample, 3]."""

@@ -36,14 +36,12 @@ def n_parameters(spec: CellSpec) -> int:
 def acting_places(spec: CellSpec) -> Tensor:
     """Return the indices of the parameters that determine deterministic actions, int64 [n]."""
     agent = agent_of(spec)
-    places: Tensor = agent.acting(torch.arange(n_parameters(spec))[None])[1][0]
-    return places
+    return agent.acting(torch.arange(n_parameters(spec))[None])[1][0]
 
 
 def initial_row(spec: CellSpec, seed: int = 0) -> Tensor:
     """Return a run's initial parameters, [parameter]."""
-    row: Tensor = agent_of(spec).initial_row(seed, *spec.algorithm.initialisation)
-    return row
+    return agent_of(spec).initial_row(seed, *spec.algorithm.initialisation)
 
 
 def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = None) -> Policy:
@@ -55,8 +53,7 @@ def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = 
     agent, algorithm, where = agent_of(spec), spec.algorithm, spec.environment
     module = module_of(algorithm)
     if algorithm.on_policy:
-        policy: Policy = module.behaviour(agent, rows, algorithm, generator)
-        return policy
+        return module.behaviour(agent, rows, algorithm, generator)
     state = module.State(agent, rows, torch.zeros(len(rows)))
     if generator is None or not algorithm.stochastic:
         return lambda obs: module.act(state, obs, algorithm)
@@ -67,7 +64,6 @@ def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = 
             numbers = torch.randn(*size, where.action_size, generator=generator)
         else:
             numbers = torch.rand(*size, 2, generator=generator)
-        actions: Tensor = module.act(state, obs, algorithm, numbers)
-        return actions
+        return module.act(state, obs, algorithm, numbers)
 
     return explore

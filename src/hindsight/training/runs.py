@@ -259,5 +259,4 @@ def play(
 
 def runs_of(spec: CellSpec, seeds: Sequence[int], device: str, workers: int | None = None) -> Runs:
     """Create untrained runs of a cell, in the loop of its algorithm; see `Runs`."""
-    runs: Runs = resolve_name(spec.algorithm.loop)(spec, seeds, device, workers)
-    return runs
+    return resolve_name(spec.algorithm.loop)(spec, seeds, device, workers)
