@@ -7,7 +7,7 @@ import torch
 
 WINDOW = 100
 #: Tensors with a run axis.
-OF_RUNS = ("finished", "return_so_far", "length_so_far")
+OF_RUNS = ("finished", "so_far")
 
 
 class RecentEpisodes:
@@ -18,28 +18,25 @@ class RecentEpisodes:
             deque(maxlen=WINDOW) for _ in range(runs)
         ]
         self.finished = torch.zeros(runs, dtype=torch.int64)
-        # Of the open episodes, [run, env].
-        self.return_so_far = torch.zeros(runs, envs, dtype=torch.float64)
-        self.length_so_far = torch.zeros(runs, envs, dtype=torch.int64)
+        # Return and length of the open episodes, [run, env, 2].
+        self.so_far = torch.zeros(runs, envs, 2, dtype=torch.float64)
 
     def add(self, rewards: torch.Tensor, ended: torch.Tensor, success: torch.Tensor) -> None:
         """Add the episodes that end in these steps [run, env, step].
 
         `ended` and `success` are bool; an episode succeeds if its last step does.
         """
-        steps = torch.arange(1, rewards.shape[-1] + 1)
-        totals = (self.return_so_far[..., None] + rewards.double().cpu().cumsum(-1)).numpy()
-        lengths = (self.length_so_far[..., None] + steps).numpy()
+        steps = torch.ones(rewards.shape, dtype=torch.float64)
+        sums = torch.stack([rewards.double().cpu(), steps], dim=-1).cumsum(2)
+        totals = (self.so_far[:, :, None] + sums).numpy()
         ended, caught = ended.cpu(), success.cpu().numpy()
         # Of episodes that end in the same step, that of the first environment comes first.
-        begun = np.zeros((2, *ended.shape[:2]))
+        begun = np.zeros_like(totals[:, :, 0])
         for run, t, env in ended.transpose(1, 2).nonzero().tolist():
-            at, (total, length) = (run, env, t), begun[:, run, env]
-            episode = (totals[at] - total, caught[at], lengths[at] - length)
-            self.episodes[run].append(tuple(map(float, episode)))
-            begun[:, run, env] = totals[at], lengths[at]
-        self.return_so_far = torch.from_numpy(totals[..., -1] - begun[0])
-        self.length_so_far = torch.from_numpy(lengths[..., -1] - begun[1].astype(np.int64))
+            total, length = (totals[run, env, t] - begun[run, env]).tolist()
+            self.episodes[run].append((total, float(caught[run, env, t]), length))
+            begun[run, env] = totals[run, env, t]
+        self.so_far = torch.from_numpy(totals[:, :, -1] - begun)
         self.finished += ended.sum((1, 2))
 
     def means(self, latest: torch.Tensor | None = None) -> torch.Tensor:
