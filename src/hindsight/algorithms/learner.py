@@ -19,9 +19,9 @@ class Learner(ABC):
     targets: ClassVar[tuple[str, ...]]  # attributes that are tensors [run, parameter]
 
     def __init__(
-        self, agent: Any, rows: Tensor, learning_rate: Tensor, weight_decay: float = 0.0
+        self, agent: Any, rows: Tensor, learning_rate: Tensor | float, weight_decay: float = 0.0
     ) -> None:
-        """`rows` [run, parameter], laid out as in `agent.initial_row`; `learning_rate` [run]."""
+        """`rows` [run, parameter], laid out as in `agent.initial_row`; the others as of `Adam`."""
         self.agent = agent
         parts = (part.clone() for part in rows.split(agent.sizes, dim=1))
         for name in self.optimised:

@@ -34,13 +34,13 @@ class Adam:
     def __init__(
         self,
         rows: Tensor,
-        learning_rate: Tensor,
+        learning_rate: Tensor | float,
         *,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        """`learning_rate` [run]."""
-        self.rows, self.learning_rate = rows, learning_rate
+        """`learning_rate`: of all runs, or of each [run]."""
+        self.rows, self.learning_rate = rows, rows.new_zeros(len(rows)) + learning_rate
         self.eps, self.weight_decay = eps, weight_decay
         #: The parameters that decay.
         self.decaying = slice(None)

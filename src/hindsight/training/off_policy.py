@@ -36,9 +36,8 @@ class OffPolicyRuns(Runs):
     def begin(self, rows: Tensor) -> None:
         self.replay = cast(ReplaySpec, self.spec.replay)
         how = self.algorithm
-        rate = torch.full((len(rows),), how.learning_rate, device=self.device)
-        agent, decay = agent_of(self.spec), how.weight_decay
-        self.state = self.module.State(agent, rows, rate, weight_decay=decay)
+        agent = agent_of(self.spec)
+        self.state = self.module.State(agent, rows, how.learning_rate, how.weight_decay)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
@@ -68,8 +67,7 @@ class OffPolicyRuns(Runs):
         rows = self.state.rows
         if self.standardiser is None:
             return rows
-        no_rate = torch.zeros(len(rows), device=self.device)
-        folded = self.module.State(self.state.agent, rows, no_rate)
+        folded = self.module.State(self.state.agent, rows, 0.0)
         self.standardiser.fold(folded.networks)
         return folded.rows
 

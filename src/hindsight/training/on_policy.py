@@ -46,8 +46,8 @@ class OnPolicyRuns(Runs):
         #: The module of `collect`; compiled code can step only this package's environments.
         self.collector = self.updater if isinstance(self.env, Environments) else self.module
         self.agent: ActorCritic = agent_of(self.spec)
-        decay = self.algorithm.weight_decay
-        self.optimiser = Adam(rows, self._learning_rate(), eps=ADAM_EPS, weight_decay=decay)
+        rate, decay = self.algorithm.learning_rate, self.algorithm.weight_decay
+        self.optimiser = Adam(rows, rate, eps=ADAM_EPS, weight_decay=decay)
         #: What the last iteration learned from: seeds, samples, real trajectories and copies.
         self.learned: list[tuple[list[int], Samples, Trajectories, Trajectories | None]] = []
 
@@ -188,17 +188,12 @@ class OnPolicyRuns(Runs):
         """
         spec, steps = self.algorithm, self.spec.steps
         if spec.learning_rate_schedule == "linear":
-            self.optimiser.learning_rate = self._learning_rate(1 - self.env_steps / steps)
+            self.optimiser.learning_rate.fill_((1 - self.env_steps / steps) * spec.learning_rate)
         if spec.exploration == "annealed":
             iterations = steps // self.rollout_steps
             done = (self.iteration - 1) / max(iterations - 1, 1)
             first, last = math.log(spec.sigma_init), math.log(spec.sigma_final)
             self.agent.split(self.rows)[2].fill_(first + done * (last - first))
-
-    def _learning_rate(self, share: float = 1.0) -> Tensor:
-        """Return a share of the specified learning rate, [run]."""
-        rate = share * self.algorithm.learning_rate
-        return torch.full((len(self.seeds),), rate, device=self.device)
 
     def _entropy(self, rollout: Rollout, log_std: Tensor) -> Tensor:
         """Entropy of the policy in nats, [run]; averaged over states if it depends on them."""

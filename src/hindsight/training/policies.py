@@ -54,7 +54,7 @@ def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = 
     module = module_of(algorithm)
     if algorithm.on_policy:
         return module.behaviour(agent, rows, algorithm, generator)
-    state = module.State(agent, rows, torch.zeros(len(rows)))
+    state = module.State(agent, rows, 0.0)
     if generator is None or not algorithm.stochastic:
         return lambda obs: module.act(state, obs, algorithm)
 
