@@ -108,10 +108,8 @@ class Adam:
             setattr(self, name, getattr(self, name)[runs])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The state that a checkpoint stores."""
         return {"rows": self.rows, "m": self.m, "v": self.v, "steps": self.steps}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
-        """Restore a state from `state_dict`."""
         for name, value in saved.items():
             getattr(self, name).copy_(value)

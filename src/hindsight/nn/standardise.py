@@ -67,11 +67,9 @@ class Standardiser:
         self._prepare()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that a checkpoint stores."""
         return {"count": self.count, "mean": self.mean.clone(), "squares": self.squares.clone()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a state from `state_dict`."""
         self.count = saved["count"]
         self.mean.copy_(saved["mean"])
         self.squares.copy_(saved["squares"])
