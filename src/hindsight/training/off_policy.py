@@ -101,7 +101,7 @@ class OffPolicyRuns(Runs):
         # Chunks are numbered from the run's first, so that no two draw the same numbers.
         first = (self.iteration - 1) * len(sizes)
         updates = sum(self._chunk(first + i, steps) for i, steps in enumerate(sizes))
-        columns = self.episodes()
+        columns = self._columns(self.recent.means())
         of_iteration = self.recent.means(self.recent.finished - finished)
         if (threshold := self.replay.until_success) is not None:
             over = columns["success_rate"] >= threshold

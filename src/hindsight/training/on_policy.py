@@ -72,7 +72,7 @@ class OnPolicyRuns(Runs):
         noise = self._noise()
         rollout = self.collector.collect(self.env, self.agent, rows, noise, spec.exploration)
         self.recent.add(rollout.rewards, rollout.over, rollout.success)
-        columns = self.episodes()
+        columns = self._columns(self.recent.means())
         columns |= goal_movement(rollout, self.env.task)
         if rollout.rest is not None:
             columns["reward_rest"] = rollout.rest.mean((1, 2))

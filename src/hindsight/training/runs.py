@@ -164,10 +164,6 @@ class Runs(ABC):
         returns, _, _ = play(env, self.policy(), first=self.env_steps // test.every)
         return (returns.mean(1) >= 1).tolist()
 
-    def episodes(self) -> dict[str, Tensor]:
-        """Statistics of the last hundred episodes, each [run]."""
-        return self._columns(self.recent.means())
-
     def _columns(self, means: Tensor) -> dict[str, Tensor]:
         """Name mean return, success and length [3, run]; add the number of finished episodes."""
         return {"episodes": self.recent.finished.clone(), **dict(zip(EPISODES, means, strict=True))}
