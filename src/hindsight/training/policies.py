@@ -1,31 +1,26 @@
 """Agents and policies: from a specification to its networks, from parameters to actions."""
 
-import importlib
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hindsight.specs.base import AlgorithmSpec
 from hindsight.specs.cell import CellSpec
 
 #: Observations [run, env, obs] to actions [run, env, ...].
 Policy = Callable[[Tensor], Tensor]
 
 
-def module_of(algorithm: AlgorithmSpec) -> Any:
-    """Import an algorithm's module; modules of one kind share an interface."""
-    return importlib.import_module(algorithm.module)
-
-
 def agent_of(spec: CellSpec) -> Any:
     """Return the layout of a run's networks in its row of parameters."""
     algorithm, where = spec.algorithm, spec.environment
+    module = import_module(algorithm.module)  # modules of one kind share an interface
     sizes = (where.observation_size, where.n_outputs, algorithm.hidden)
     if algorithm.on_policy:
-        return module_of(algorithm).ActorCritic.of(*sizes, where.n_choices is not None)
-    return module_of(algorithm).Agent.of(*sizes)
+        return module.ActorCritic.of(*sizes, where.n_choices is not None)
+    return module.Agent.of(*sizes)
 
 
 def n_parameters(spec: CellSpec) -> int:
@@ -51,7 +46,7 @@ def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = 
         TD3 and DDPG are always deterministic, without the noise that their training loop adds.
     """
     agent, algorithm, where = agent_of(spec), spec.algorithm, spec.environment
-    module = module_of(algorithm)
+    module = import_module(algorithm.module)
     if algorithm.on_policy:
         return module.behaviour(agent, rows, algorithm, generator)
     state = module.State(agent, rows, 0.0)

@@ -1,9 +1,9 @@
 """The common part of all training loops: a cell's runs, their environments and checkpoints."""
 
-import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
@@ -18,7 +18,7 @@ from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
-from hindsight.training.policies import Policy, initial_row, module_of
+from hindsight.training.policies import Policy, initial_row
 from hindsight.training.recent import WINDOW, RecentEpisodes
 
 #: Statistics of episodes, each [run].
@@ -51,11 +51,11 @@ class Runs(ABC):
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
         #: Environment steps of one run in one iteration.
         self.rollout_steps = spec.algorithm.iteration_steps
-        self.module = module_of(spec.algorithm)
+        self.module = import_module(spec.algorithm.module)
         #: The module of `update`: compiled code if there is any for this device.
         self.updater = self.module
         if ENABLED and self.device.type == "cpu" and spec.algorithm.compiled_module:
-            self.updater = importlib.import_module(spec.algorithm.compiled_module)
+            self.updater = import_module(spec.algorithm.compiled_module)
         episodes, test = spec.evaluation.episodes, spec.end_test
 
         def made(n_envs: int, evaluation: bool = True) -> Environment:
