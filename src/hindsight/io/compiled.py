@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache, update_wrapper
+from functools import cache, update_wrapper, wraps
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -47,33 +47,26 @@ def compiled(function: Callable[..., Any]) -> Any:
     return numba.njit(forceinline=True, **OPTIONS)(function) if ENABLED else function
 
 
-class entry_point:
+def entry_point(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that Python calls, on its first call, and cache its machine code.
 
     The function releases the GIL.
     """
+    if not ENABLED:
+        return function
+    made: Any = None
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        update_wrapper(self, function)
-        self.function = function
-        self._call: Callable[..., Any] = self._first_call if ENABLED else function
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        nonlocal made
+        if made is None:
+            with _one_at_a_time:
+                if made is None:  # else another thread has compiled it
+                    types = tuple(map(numba.typeof, arguments))  # any other types are a bug
+                    made = _made(function, numba.njit, types, nogil=True)
+        return made(*arguments)
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self._call(*arguments)
-
-    def _first_call(self, *arguments: Any) -> Any:
-        def make(is_kept: bool) -> Any:
-            dispatcher = numba.njit(nogil=True, **OPTIONS)(self.function)
-            if is_kept:
-                dispatcher.enable_caching()
-            dispatcher.compile(tuple(map(numba.typeof, arguments)))
-            dispatcher.disable_compile()  # other argument types are a bug
-            return dispatcher
-
-        with _one_at_a_time:
-            if self._call == self._first_call:  # else another thread has compiled it
-                self._call = _made(self.function, make)
-        return self._call(*arguments)
+    return call
 
 
 class FirstClass:
@@ -90,13 +83,9 @@ class FirstClass:
     @property
     def address(self) -> Any:
         """The argument that passes this function to an entry point."""
-
-        def make(is_kept: bool) -> Any:
-            return numba.cfunc(self.kind.signature, cache=is_kept, **OPTIONS)(self.function)
-
         with _one_at_a_time:
             if self._address is None:
-                self._address = _made(self.function, make)
+                self._address = _made(self.function, numba.cfunc, self.kind.signature)
         return self._address
 
 
@@ -178,16 +167,17 @@ class Locator:
 _one_at_a_time = threading.RLock()
 
 
-def _made(function: Callable[..., Any], make: Callable[[bool], Any]) -> Any:
-    """What `make` compiles; without the cache if that is full, damaged or cannot be locked."""
+def _made(function: Callable[..., Any], compiler: Any, signature: Any, **options: Any) -> Any:
+    """Compile for a signature; without the cache if that is full, damaged or cannot be locked."""
+    options |= OPTIONS
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         with _kept(function) as is_kept:
-            return make(is_kept)
+            return compiler(signature, cache=is_kept, **options)(function)
     except (OSError, EOFError, UnpicklingError) as error:
         why = f"{type(error).__name__}: {error}"
         _say(f"{folder()}: cannot be used ({why}); compiling without it")
-        return make(False)
+        return compiler(signature, **options)(function)
     finally:
         _compiling[0] += time.perf_counter() - wall
         _compiling[1] += time.process_time() - cpu
