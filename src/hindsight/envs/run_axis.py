@@ -92,8 +92,9 @@ class Environments(Environment, Generic[TaskSpec]):
         self._purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         shape = (len(self.seeds), n_envs)
         self.parameters = np.array(self.numbers(), np.float64)
-        self._drawn = torch.zeros(shape, dtype=torch.int64)  # number of blocks drawn so far
-        self.elapsed, self.episode = (self._drawn.to(self.device, copy=True) for _ in range(2))
+        self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        self.episode = self.elapsed.clone()
+        self._drawn = torch.full((*shape, 2), -1)  # number of the block in each half
         size = (*shape, 2 * self.block_size, self.observation_size)
         self.beginnings = torch.zeros(size, device=self.device)
         self._prepare()
@@ -178,9 +179,6 @@ class Environments(Environment, Generic[TaskSpec]):
     def rewind(self, episode: int = 0) -> None:
         self.elapsed.zero_()
         self.episode.fill_(episode)
-        # Only the last two blocks are in memory; earlier ones have been overwritten.
-        first = episode // self.block_size
-        self._drawn = torch.where(self._drawn > first + 2, first, self._drawn)
         self.draw_beginnings()
         self.state = self._beginning()
 
@@ -190,7 +188,6 @@ class Environments(Environment, Generic[TaskSpec]):
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         for name, value in saved.items():
             getattr(self, name).copy_(value)
-        self._drawn.copy_(self.episode.cpu() // self.block_size)
         self.draw_beginnings()
 
     def _prepare(self) -> None:
@@ -206,12 +203,11 @@ class Environments(Environment, Generic[TaskSpec]):
         """Draw the blocks that may be needed soon; call this at least every `block_size` steps."""
         self._steps_since_drawn = 0
         size = self.block_size
-        wanted = self.episode.cpu() // size + 2
-        while (behind := (self._drawn < wanted).nonzero()).numel():
-            for run, env in behind.tolist():
-                block = int(self._drawn[run, env])
-                # Stream numbers of consecutive environments are 2**40 apart.
-                generator = stream(self.seeds[run], self._purpose, (env << 40) + block)
-                half = slice((block % 2) * size, (block % 2 + 1) * size)
-                self.beginnings[run, env, half] = self._draw(size, generator).to(self.device)
-                self._drawn[run, env] += 1
+        current = self.episode.cpu()[..., None] // size
+        wanted = current + (current + torch.arange(2)) % 2  # even blocks are in the first half
+        for run, env, half in (self._drawn != wanted).nonzero().tolist():
+            # Stream numbers of consecutive environments are 2**40 apart.
+            number = (env << 40) + int(wanted[run, env, half])
+            first = self._draw(size, stream(self.seeds[run], self._purpose, number))
+            self.beginnings[run, env, half * size : (half + 1) * size] = first.to(self.device)
+        self._drawn = wanted
