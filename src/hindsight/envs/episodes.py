@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, write_whole
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 
 Positions = NDArray[np.floating[Any]]
 
@@ -27,6 +28,15 @@ class Episode:
     interception_distance: float
     title: str = ""
     pushed: Positions | None = None
+
+    @classmethod
+    def of(cls, spec: PredatorPreySpec, states: Positions) -> "Episode":
+        """Make an episode from the states [T + 1, obs] of the environment."""
+        n, size = spec.n_dims, (spec.grid_size, spec.interception_distance)
+        achieved, prey, last = states[:, :n], states[:, n : 2 * n], states[:, -n:]
+        if spec.pushes_object:
+            return cls(last, prey, *size, spec.prey, pushed=achieved)
+        return cls(achieved, prey, *size, spec.prey)
 
     @property
     def n(self) -> int:

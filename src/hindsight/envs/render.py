@@ -5,7 +5,7 @@ the frames of animations, and the published figure.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,33 +134,23 @@ def _box(axes: Any, grid_size: float, solid: bool) -> None:
         axis._axinfo["grid"].update(color=GRID, linewidth=0.6)
 
 
-#: The observations of an episode so far.
-Seen = Sequence[Mapping[str, NDArray[Any]]]
-
-
 class Picture(NamedTuple):
     """How an environment is drawn."""
 
-    draw: Callable[[Any, Seen], NDArray[np.uint8]]  # from its specification and observations
+    #: Draws the states [T + 1, obs] of an episode so far, given the specification.
+    draw: Callable[[Any, Positions], NDArray[np.uint8]]
     fps: int  # steps per second in a film
 
 
-def _of_predator_prey(spec: PredatorPreySpec, seen: Seen) -> NDArray[np.uint8]:
-    n = spec.n_dims
-    achieved, prey, rest = (
-        np.stack([obs[name] for obs in seen])
-        for name in ("achieved_goal", "desired_goal", "observation")
-    )
-    predator, pushed = (rest[:, n:], achieved) if spec.pushes_object else (achieved, None)
-    figure, axes = figure_axes(n, spec.pushes_object)
-    size = (spec.grid_size, spec.interception_distance)
-    draw_episode(axes, Episode(predator, prey, *size, spec.prey, pushed))
+def _of_predator_prey(spec: PredatorPreySpec, states: Positions) -> NDArray[np.uint8]:
+    figure, axes = figure_axes(spec.n_dims, spec.pushes_object)
+    draw_episode(axes, Episode.of(spec, states))
     return pixels_of(figure)
 
 
-def _of_point_reach(spec: PointReachSpec, seen: Seen) -> NDArray[np.uint8]:
+def _of_point_reach(spec: PointReachSpec, states: Positions) -> NDArray[np.uint8]:
     """The way to the target, which is reached within the disc; [480, 480, 3]."""
-    path, target = np.stack([obs["achieved_goal"] for obs in seen]), seen[-1]["desired_goal"]
+    path, target = states[:, :2], states[-1, 2:4]
     figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
     axes = figure.add_axes((0.115, 0.09, 0.8, 0.8))
     colour = PREY["color"]
@@ -176,9 +166,9 @@ def _of_point_reach(spec: PointReachSpec, seen: Seen) -> NDArray[np.uint8]:
     return pixels_of(figure)
 
 
-def _of_bit_flipping(spec: BitFlippingSpec, seen: Seen) -> NDArray[np.uint8]:
+def _of_bit_flipping(spec: BitFlippingSpec, states: Positions) -> NDArray[np.uint8]:
     """The bits above their goal, wrong ones framed; [240, 480, 3]."""
-    bits, goal = seen[-1]["achieved_goal"], seen[-1]["desired_goal"]
+    bits, goal, _ = np.split(states[-1], 3)
     figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
     axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
     wrong = np.flatnonzero(bits != goal)
@@ -190,7 +180,7 @@ def _of_bit_flipping(spec: BitFlippingSpec, seen: Seen) -> NDArray[np.uint8]:
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     there = f"{len(wrong)} of {len(bits)} wrong" if len(wrong) else "reached"
-    axes.set_title(f"step {len(seen) - 1}, {there}")
+    axes.set_title(f"step {len(states) - 1}, {there}")
     return pixels_of(figure)
 
 

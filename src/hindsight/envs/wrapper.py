@@ -58,7 +58,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         self._spaces = self.native.observation_space.spaces
         self.action_space = self.native.action_space
         self._over = True
-        self._seen: list[Observation] = []  # observations of this episode
+        self._states: list[Array] = []  # [obs], of this episode so far
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -72,8 +72,8 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         self.native.state = self._first(options or {})[None, None]
         self.native.elapsed.zero_()
         self._over = False
-        self._seen = [self._observation()]
-        return self._observation(), {"is_success": False, "timed_out": False}
+        self._states = [self.native.state[0, 0].numpy()]
+        return self._observation(self._states[-1]), {"is_success": False, "timed_out": False}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Take one step; raises ValueError for an invalid action."""
@@ -93,9 +93,9 @@ class GoalEnv(gymnasium.Env[Any, Any]):
             "timed_out": int(native.elapsed) >= self.parameters.step_limit,
         }
         if native.goals_move:
-            info["desired_goal_at_reward"] = self._seen[-1]["desired_goal"].copy()
-        self._seen.append(self._observation())
-        return self._observation(), float(reward), terminated, truncated, info
+            info["desired_goal_at_reward"] = self._observation(self._states[-1])["desired_goal"]
+        self._states.append(native.state[0, 0].numpy())
+        return self._observation(self._states[-1]), float(reward), terminated, truncated, info
 
     def compute_reward(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
@@ -128,7 +128,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
                 f'gymnasium.make("{name}", render_mode="rgb_array")'
             )
             return None
-        return PICTURES[name].draw(self.parameters, self._seen)
+        return PICTURES[name].draw(self.parameters, np.stack(self._states))
 
     def _outcome(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
@@ -155,7 +155,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
             return self.native.draw_first(self.np_random)
         name, value = "option 'state' of reset", options["state"]
         numbers = _numbers(name, value, self.native.observation_size)
-        parts = self._parts(numbers)
+        parts = self._observation(numbers)
         # Conversion to an integer space truncates 0.5 to 0.
         same = (np.concatenate(list(parts.values())) == numbers).all()
         if not same or not self.observation_space.contains(parts):
@@ -163,10 +163,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
             raise ValueError(f"{name}: {value!r} is not allowed; it is {space}")
         return torch.from_numpy(numbers)
 
-    def _observation(self) -> Observation:
-        return self._parts(self.native.state[0, 0].numpy())
-
-    def _parts(self, state: NDArray[np.float32]) -> Observation:
+    def _observation(self, state: NDArray[np.float32]) -> Observation:
         g = self.native.goal_size
         named = zip(self._spaces.items(), np.split(state, [g, 2 * g]), strict=True)
         return {name: part.astype(space.dtype) for (name, space), part in named}

@@ -47,20 +47,10 @@ def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) 
     """
     policy, where = policy_of(spec, row[None]), cast(PredatorPreySpec, spec.environment)
     env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)
-    n = where.n_dims
     seen = [env.state[0].clone()]
     _, _, lengths = play(env, policy, look=lambda step: seen.append(step.next_obs[0].clone()))
-    paths = torch.stack(seen, 1).numpy()
-    achieved, prey = paths[..., :n], paths[..., n : 2 * n]
-    pushes = where.pushes_object
-    predator = paths[..., -n:] if pushes else achieved
-    return [
-        Episode(
-            predator[e, :end], prey[e, :end], where.grid_size, where.interception_distance,
-            where.prey, achieved[e, :end] if pushes else None,
-        )
-        for e, end in enumerate((1 + lengths[0].long()).tolist())
-    ]  # fmt: skip
+    states, ends = torch.stack(seen, 1).numpy(), (1 + lengths[0].long()).tolist()
+    return [Episode.of(where, path[:end]) for path, end in zip(states, ends, strict=True)]
 
 
 def film_policy(
