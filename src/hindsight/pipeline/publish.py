@@ -1,6 +1,7 @@
 """`hindsight publish`: copy trained cells to the published results, and write the manifest."""
 
 import shutil
+import subprocess
 from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from hindsight.analysis.cells import KNOWN, load_cell
 from hindsight.analysis.reduce import reduce_cell
-from hindsight.io import repository
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import file_sha256
 from hindsight.io.files import FileError, as_json, write_if_changed, write_whole
@@ -100,8 +100,20 @@ def policies_of(curves: Path) -> Path:
 
 
 def _now() -> dict[str, str]:
-    """The commit and the lock file of this publication."""
-    return {"commit": repository.commit(), "lock": repository.lock_sum()}
+    """The commit, if there is one, and the lock file of this publication."""
+    commit, lock = _git("rev-parse", "HEAD"), Path("requirements.lock")
+    if commit and _git("status", "--porcelain", "--", "src"):
+        commit += " and changes on top"
+    return {"commit": commit, "lock": file_sha256(lock) if lock.exists() else ""}
+
+
+def _git(*words: str) -> str:
+    """git's output in this folder; "" without git or outside a repository."""
+    try:
+        run = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return run.stdout.strip() if run.returncode == 0 else ""
 
 
 def newest(trained: Path, name: str) -> Path | None:
