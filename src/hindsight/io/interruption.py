@@ -92,9 +92,9 @@ def noticed(signals: Sequence[signal.Signals] = SIGNALS) -> Iterator[Notice]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Receive this signal when the process named by the variable PARENT ends (on Linux)."""
-    parent = os.environ.pop(PARENT, "")
+def end_with_parent(number: int = signal.SIGTERM, parent: str = "") -> None:
+    """Receive this signal when the parent process ends, on Linux; PARENT names it by default."""
+    parent = parent or os.environ.pop(PARENT, "")
     if not parent.isdigit():
         return
     if sys.platform == "linux":

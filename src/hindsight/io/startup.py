@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hindsight.io.files import FileError
-from hindsight.io.interruption import PARENT, end_with_parent
+from hindsight.io.interruption import end_with_parent
 
 Result = TypeVar("Result")
 
@@ -80,10 +81,6 @@ def side_by_side(
     if min(processes, len(jobs)) < 2:
         return [function(*job) for job in jobs]
     context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(processes, context, _end_together, (os.getpid(),)) as pool:
+    together = (signal.SIGTERM, str(os.getpid()))
+    with ProcessPoolExecutor(processes, context, end_with_parent, together) as pool:
         return [done.result() for done in [pool.submit(function, *job) for job in jobs]]
-
-
-def _end_together(parent: int) -> None:
-    os.environ[PARENT] = str(parent)
-    end_with_parent()
