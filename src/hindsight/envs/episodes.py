@@ -63,7 +63,7 @@ class Episode:
         return bool(distance <= self.interception_distance)
 
 
-def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
+def save_episodes(path: Path, episodes: Sequence[Episode]) -> None:
     """Write episodes atomically to an .npz file, for `load_episodes`."""
     arrays: dict[str, Any] = {}
     for i, episode in enumerate(episodes):
@@ -73,7 +73,6 @@ def save_episodes(path: Path, episodes: Sequence[Episode]) -> Path:
         if episode.pushed is not None:
             arrays[f"pushed_{i}"] = episode.pushed
     write_whole(path, lambda part: np.savez(part, **arrays))
-    return path
 
 
 def load_episodes(path: Path) -> list[Episode]:

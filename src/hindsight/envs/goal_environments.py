@@ -47,6 +47,7 @@ class GoalEnvironments(Environment):
         self.spec, self.device, self.facts = spec, torch.device(device), spec.facts
         self.observation_size, self.action_size = spec.observation_size, spec.action_size
         self.n_choices = spec.n_choices
+        self.terminates_on_success = spec.facts.terminates_on_success
         self.keeps_rest = spec.rest == "keep"
         #: Whether the message about rewards that goals do not explain has been printed.
         self.paid_rest = evaluation
@@ -65,10 +66,6 @@ class GoalEnvironments(Environment):
     def task(self) -> Any:
         """Itself: rewards only, since the goal space is unknown (`specs.cell` checks the need)."""
         return self
-
-    @property
-    def terminates_on_success(self) -> bool:
-        return self.facts.terminates_on_success
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
