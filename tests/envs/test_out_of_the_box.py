@@ -127,8 +127,8 @@ def test_relabelled_ends_are_those_of_the_environment(knows, ends, dense):
 def test_a_goal_that_ends_an_episode_is_found_and_what_tells_which(knows, decides):
     """The reward alone, or a success test of the environment's task."""
     facts = line(knows=knows, dense=knows == "task").facts
-    assert facts.terminates_on_success and (facts.success_test is None) == (knows != "task")
-    assert f"{decides} decides when other goals end them" in facts.notes[0]
+    assert (facts.success_test.__name__ == "by_reward") == (knows != "task")
+    assert facts.terminates_on_success and f"{decides} decides when other goals" in facts.notes[0]
 
 
 def test_where_nothing_tells_it_is_refused_at_the_start_with_what_to_write():

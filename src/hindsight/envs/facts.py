@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.spaces import Array, policy_inputs, policy_outputs, row_of
 
-#: (achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n] bool
-SuccessTest = Callable[[Array, Array], NDArray[np.bool_]]
+#: (rewards [n], achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n]
+SuccessTest = Callable[[Array, Array, Array], NDArray[np.bool_]]
 
 #: A larger absolute reward counts as an error of the environment.
 LARGEST_REWARD = 1e8
@@ -177,8 +177,7 @@ class Facts:
     rewards: OfGoals
     achieved_reward: float  # the reward if achieved and desired goal are equal
     terminates_on_success: bool
-    #: Which goals are achieved; None: those with `achieved_reward`.
-    success_test: SuccessTest | None
+    success_test: SuccessTest
     #: Messages for the user before training, one sentence each.
     notes: tuple[str, ...]
 
@@ -195,9 +194,7 @@ class Facts:
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Rewards [n] for goals [n, *goal], and which goals are achieved, [n]."""
         found = self.rewards(achieved, desired)
-        if self.success_test is None:
-            return found, found >= np.float32(self.achieved_reward)
-        return found, self.success_test(achieved, desired)
+        return found, self.success_test(found, achieved, desired)
 
     def is_success(self, desired: Array, obs: Mapping[str, Any], info: Mapping[str, Any]) -> bool:
         """Whether a step achieved its goal `desired` [*goal], by `info` or else by the goals."""
@@ -389,22 +386,22 @@ def _ending(
     desired: Array,
     info: dict[str, Any],
     terminates: str | None,
-) -> tuple[SuccessTest | None, bool, list[str]]:
-    """The success test (None: by reward), whether success ends an episode, and messages about it.
+) -> tuple[SuccessTest, bool, list[str]]:
+    """The success test, whether success ends an episode, and messages about it.
 
     Raises:
         SpecError: goals end episodes, or may, and it is unknown which.
     """
 
-    def by_reward(achieved: Array, desired: Array) -> NDArray[np.bool_]:
-        return rewards(achieved, desired) >= np.float32(best)
+    def by_reward(found: Array, achieved: Array, desired: Array) -> NDArray[np.bool_]:
+        return found >= np.float32(best)
 
     def test_of(key: str, function: Callable[..., Any], info: Any) -> dict[str, SuccessTest]:
         """The function as a success test; none if by it a goal does not achieve itself."""
         asks = OfGoals(f"{name}: {key}", function, achieved, desired, info)
         if not asks(desired[None], desired[None])[0]:
             return {}
-        return {key: lambda achieved, desired: asks(achieved, desired) != 0}
+        return {key: lambda found, achieved, desired: asks(achieved, desired) != 0}
 
     dense = np.ptp(rewards(*nearby(achieved, desired))) > 0
     defined, known = _method(env, "compute_terminated"), dict[str, SuccessTest]()
@@ -412,7 +409,7 @@ def _ending(
         known = test_of("compute_terminated", defined, info)
         if known and not dense:  # a fall may end an episode without achieving its goal
             ends = known["compute_terminated"]
-            known = {"compute_terminated": lambda *goals: ends(*goals) & by_reward(*goals)}
+            known = {"compute_terminated": lambda *case: ends(*case) & by_reward(*case)}
     owners = env.unwrapped, getattr(env.unwrapped, "task", None)
     own = ((key, getattr(owner, key, None)) for owner in owners for key in SUCCESS)
     key, function = next((pair for pair in own if callable(pair[1])), ("", None))
@@ -421,15 +418,14 @@ def _ending(
             known = test_of(key, function, None)
     known["compute_reward"] = by_reward
     first, test = next(iter(known.items()))
-    chosen = None if test is by_reward else test
-    if terminates == "goal" and chosen is None and dense:
+    if terminates == "goal" and test is by_reward and dense:
         raise SpecError(
             f"{name}: compute_reward changes with every distance, so it does not tell which goals "
             "end an episode: write `def compute_terminated(self, achieved_goal, desired_goal, "
             "info): return ...` that returns True if a goal does"
         )
     if terminates is not None or defined is not None:
-        return chosen, (terminates == "goal") if terminates else first == "compute_terminated", []
+        return test, (terminates == "goal") if terminates else first == "compute_terminated", []
 
     steps: list[tuple[Array, Array, bool, bool]] = []
     with suppress(Exception), closing(make()) as tried:  # which may not bear being changed
@@ -439,10 +435,11 @@ def _ending(
             f"{name} has no compute_terminated, and a trial could not achieve its goal to find out "
             f"whether that ends an episode: {WRITE}"
         )
-    *goals, successes, ended = map(np.array, zip(*steps, strict=True))
+    reached, goals, successes, ended = map(np.array, zip(*steps, strict=True))
     if not ended[successes].any():
-        return chosen, False, ["reaching a goal does not end an episode, whichever the goal"]
-    agrees = [one for one, asks in known.items() if np.array_equal(asks(*goals), ended)]
+        return test, False, ["reaching a goal does not end an episode, whichever the goal"]
+    case = rewards(reached, goals), reached, goals
+    agrees = [one for one, asks in known.items() if np.array_equal(asks(*case), ended)]
     if not agrees:
         raise SpecError(
             f"{name} ends an episode when its goal is achieved, but it is unknown when other goals "
@@ -452,7 +449,7 @@ def _ending(
         f"its episodes end at their goal; {agrees[0]} decides when other goals end them "
         "(terminates=never: they do not)"
     )
-    return chosen if agrees[0] == first else None, True, [line]
+    return known[agrees[0]], True, [line]
 
 
 def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
