@@ -77,20 +77,14 @@ class OfGoals:
 
     def __init__(
         self, what: str, function: Callable[..., Any], achieved: Array, desired: Array,
-        info: Mapping[str, Any] | None = None,
+        info: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Try `function` on the achieved and desired goal [*goal] of a step.
-
-        Args:
-            what: its name in messages.
-            info: that of the step; None: the function has no such argument.
+        """Try `function`, called `what` in messages, on a step's goals [*goal] and its `info`.
 
         Raises EnvironmentFailure if it does not return a number per goal, in a batch or singly.
         """
         self.what, self._function = what, function
-        if info is None:
-            self._function = lambda achieved, desired, info: function(achieved, desired)
-        watched = Watched(info or {})
+        watched = Watched(info or {})  # some environments return None
         goals = np.stack([achieved, desired, achieved]), np.stack([desired, desired, achieved])
         together = self._tried(self._batch, *goals, watched)
         began = time.perf_counter()
@@ -396,7 +390,7 @@ def _ending(
     def by_reward(found: Array, achieved: Array, desired: Array) -> NDArray[np.bool_]:
         return found >= np.float32(best)
 
-    def test_of(key: str, function: Callable[..., Any], info: Any) -> dict[str, SuccessTest]:
+    def test_of(key: str, function: Callable[..., Any]) -> dict[str, SuccessTest]:
         """The function as a success test; none if by it a goal does not achieve itself."""
         asks = OfGoals(f"{name}: {key}", function, achieved, desired, info)
         if not asks(desired[None], desired[None])[0]:
@@ -406,7 +400,7 @@ def _ending(
     dense = np.ptp(rewards(*nearby(achieved, desired))) > 0
     defined, known = _method(env, "compute_terminated"), dict[str, SuccessTest]()
     if defined is not None:
-        known = test_of("compute_terminated", defined, info)
+        known = test_of("compute_terminated", defined)
         if known and not dense:  # a fall may end an episode without achieving its goal
             ends = known["compute_terminated"]
             known = {"compute_terminated": lambda *case: ends(*case) & by_reward(*case)}
@@ -415,7 +409,7 @@ def _ending(
     key, function = next((pair for pair in own if callable(pair[1])), ("", None))
     if function is not None and not known:
         with suppress(Exception):  # a method of that name with another meaning
-            known = test_of(key, function, None)
+            known = test_of(key, lambda achieved, desired, info: function(achieved, desired))
     known["compute_reward"] = by_reward
     first, test = next(iter(known.items()))
     if terminates == "goal" and test is by_reward and dense:
