@@ -157,16 +157,12 @@ def _statements(place: Place) -> Iterator[tuple[str, ast.stmt]]:
 
 def closure(*roots: str) -> dict[ast.stmt, str]:
     """All statements that roots (`module` or `module:name`) depend on, with their modules."""
-    todo, seen, found = list[Place](), set[Place](), dict[ast.stmt, str]()
+    todo, found = list[Place](), dict[ast.stmt, str]()
     for root in roots:
         module, _, name = root.partition(":")
         todo.append((module, name or None))
     while todo:
-        place = todo.pop()
-        if place in seen:
-            continue
-        seen.add(place)
-        for home, node in _statements(place):
+        for home, node in _statements(todo.pop()):
             if node not in found:
                 found[node] = home
                 todo += _references(node, home)
