@@ -284,6 +284,7 @@ def test_a_step_that_moves_its_goal_is_paid_what_the_environment_pays(name, dens
 
 
 def test_environments_are_closed_once_nothing_steps_them(monkeypatch):
+    gc.collect()  # what earlier tests left
     spec, closed = line(), []
     monkeypatch.setattr(Line, "close", lambda env: closed.append(env))
     for end in (GoalEnvironments.close, lambda envs: None):
