@@ -29,7 +29,7 @@ from hindsight.cli import app
 from hindsight.envs.episodes import Episode, load_episodes
 from hindsight.figures import draw, environment, names, specs, style
 from hindsight.figures.draw import figure_of
-from hindsight.figures.specs import FIGURES, measures
+from hindsight.figures.specs import FIGURES, MEASURES
 from hindsight.figures.tables import Tables
 from hindsight.specs.config import AUTHORS
 from hindsight.specs.environments.predator_prey import SPAWNS
@@ -132,7 +132,7 @@ def test_along_shows_means_with_intervals_and_every_condition(tables):
     runs = pd.read_parquet(tables / "s_ratio/runs.parquet")
     runs = runs[runs["fidelity"] == "released"]
     ax = drawn("s_ratio_summary", tables).axes[2]
-    assert ax.get_title() == measures()["over_training"].label
+    assert ax.get_title() == MEASURES["over_training"].label
     line = max(ax.lines, key=lambda one: one.get_linewidth())
     s = runs["level"].str.removeprefix("s_ratio=").astype(float)
     means = runs.groupby(s)["success_auc"].mean()
@@ -188,7 +188,7 @@ def test_intervals_show_every_run_its_mean_and_its_interval(tables):
 
 def test_gains_are_paired_by_seed_with_the_baseline(tables):
     view = Tables(tables / "rarely_moves", "released")
-    found = view.runs(measures()["gain"])
+    found = view.runs(MEASURES["gain"])
     runs = view.read("runs.parquet", ["seed", "success_auc"]).set_index(
         ["arm", "condition", "seed"]
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hindsight.analysis import authors
 from hindsight.figures import panels, style
 from hindsight.figures.panels import FEW, Grid, NoResults, Panel
-from hindsight.figures.specs import FigureSpec, Measure, measures
+from hindsight.figures.specs import MEASURES, FigureSpec, Measure
 from hindsight.figures.tables import Key, Tables, by_condition, called, key_of
 from hindsight.specs.config import AUTHORS
 
@@ -126,7 +126,7 @@ def _read(tables: Tables, own: Grid) -> dict[tuple[str, Key], Curve]:
     """Return every curve that the panels may show, by the measure's column and the cell."""
     x, wanted = own.spec.x, {key_of(e) for panel in own.panels for e in panel.entries}
     found = {}
-    for measure in (measures()[name] for name in own.spec.measures):
+    for measure in (MEASURES[name] for name in own.spec.measures):
         rows = tables.read(f"{measure.table}.parquet", ["seed", x, measure.column])
         for key, piece in by_condition(rows).items():
             if key in wanted and (curve := curve_of(piece, x, measure)) is not None:

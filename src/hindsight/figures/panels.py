@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from hindsight.figures import style
 from hindsight.figures.names import PREYS, where_from
-from hindsight.figures.specs import FigureSpec, Measure, measures
+from hindsight.figures.specs import MEASURES, FigureSpec, Measure
 from hindsight.figures.tables import (
     MEASURE,
     Entry,
@@ -96,7 +96,7 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
     columns = list(spec.measures) if spec.columns == MEASURE else values(plan, usual, spec.columns)
     own_x = spec.columns == "task" or not any(e["spawn"] for e in entries)
     if spec.columns == MEASURE:
-        own_x |= len({measures()[name].limits for name in spec.measures}) > 1
+        own_x |= len({MEASURES[name].limits for name in spec.measures}) > 1
     fig = style.new_figure(
         len(rows), len(columns), size,
         sharex="col" if own_x else True, sharey=False if spec.columns == MEASURE else "row",
@@ -105,7 +105,7 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
     for row, column in product(rows, columns):
         ax = fig.axes[rows.index(row) * len(columns) + columns.index(column)]
         where = dict(zip((*spec.rows, spec.columns), (*row, column), strict=True))
-        measure = measures()[where.pop(MEASURE, spec.measures[0])]
+        measure = MEASURES[where.pop(MEASURE, spec.measures[0])]
         here = [e for e in usual if all(value(e, f) == v for f, v in where.items())]
         apart = {facet: v for facet, v in where.items() if facet not in spec.alone}
         here += [

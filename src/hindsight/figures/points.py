@@ -14,7 +14,7 @@ from hindsight.analysis import statistics
 from hindsight.analysis.reduce import ALL
 from hindsight.figures import names, panels, style
 from hindsight.figures.panels import PANEL, WIDE, Grid, NoResults, Panel
-from hindsight.figures.specs import FigureSpec, Measure, measures
+from hindsight.figures.specs import MEASURES, FigureSpec, Measure
 from hindsight.figures.tables import (
     CELL,
     MEASURE,
@@ -75,7 +75,7 @@ class Values:
 
 def read(tables: Tables, spec: FigureSpec) -> dict[Measure, Values]:
     """Return every cell's values of a figure's measures; raise NoResults if there are none."""
-    found = {measures()[name]: _values(tables, measures()[name]) for name in spec.measures}
+    found = {MEASURES[name]: _values(tables, MEASURES[name]) for name in spec.measures}
     if not any(own.keys for own in found.values()):
         raise NoResults
     return found
@@ -134,7 +134,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
 
 
 def _bars(spec: FigureSpec) -> str:
-    own = [measures()[name] for name in spec.measures]
+    own = [MEASURES[name] for name in spec.measures]
     if any(measure.bounds for measure in own):
         return "bars: 95 % interval over seeds"
     return "; ".join(dict.fromkeys(BARS[measure.centre] for measure in own))

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +79,6 @@ class FigureSpec:
     mark_best: bool = False
 
 
-@cache
-def document() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = yaml.load(TABLE.read_text(encoding="utf-8"), YAML)
-    return found
-
-
-@cache
-def measures() -> dict[str, Measure]:
-    return {name: Measure(**frozen(what)) for name, what in document()["measures"].items()}
-
-
 def frozen(value: Any) -> Any:
     """Turn lists into tuples, all the way down."""
     if isinstance(value, dict):
@@ -98,8 +86,13 @@ def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
+#: The content of figures.yaml, and its measures by name.
+DOCUMENT: Mapping[str, Any] = yaml.load(TABLE.read_text(encoding="utf-8"), YAML)
+MEASURES = {name: Measure(**frozen(what)) for name, what in DOCUMENT["measures"].items()}
+
+
 def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
-    words = document()["words"]
+    words = DOCUMENT["words"]
     found: dict[str, FigureSpec] = {}
     for name, what in figures.items():
         caption = " ".join(what["caption"].format(**words).split())
@@ -110,19 +103,19 @@ def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
 
 
 #: All figures of the project's own experiments, by name.
-FIGURES = _specs(document()["figures"])
+FIGURES = _specs(DOCUMENT["figures"])
 
 
 def of_any(experiment: str) -> dict[str, FigureSpec]:
     return _specs(
         {f"{name}_{experiment}": {"experiment": experiment} | what
-         for name, what in document()["of_any"].items()}
+         for name, what in DOCUMENT["of_any"].items()}
     )  # fmt: skip
 
 
 def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
     """Return FIGURES, and the default figures of those experiments that have none among them."""
-    known = {spec.experiment for spec in FIGURES.values()} | set(document()["without"])
+    known = {spec.experiment for spec in FIGURES.values()} | set(DOCUMENT["without"])
     found = dict(FIGURES)
     for name in experiments:
         if name not in known:

@@ -28,7 +28,7 @@ from PIL import Image
 
 from hindsight.analysis.arms import SET
 from hindsight.figures.names import axis_label
-from hindsight.figures.specs import document, frozen
+from hindsight.figures.specs import DOCUMENT, frozen
 from hindsight.io.files import write_whole
 
 TEXT, FAINT, LINES, BAND, ALARM = "#222222", "#767676", "#D0D0D0", "#EFE3C8", "#B00020"
@@ -106,9 +106,9 @@ def _look(what: Mapping[str, Any]) -> Look:
 
 
 #: The looks of methods by name.
-METHODS = {what["name"]: _look(what) for what in document()["looks"]}
+METHODS = {what["name"]: _look(what) for what in DOCUMENT["looks"]}
 #: Looks of swept words.
-WORDS = {word: _look(what) for word, what in document()["swept"].items()}
+WORDS = {word: _look(what) for word, what in DOCUMENT["swept"].items()}
 _MARKERS = "^Dv<>ph8"
 
 
@@ -122,7 +122,7 @@ def method_of(entry: Mapping[str, Any]) -> str:
     def has(key: str, value: Any) -> bool:
         return what.get(key) is not None if value == SET else bool(what.get(key) == value)
 
-    looks = document()["looks"]
+    looks = DOCUMENT["looks"]
     found = (look["name"] for look in looks if all(has(k, v) for k, v in look["arm"].items()))
     return next(found, str(entry["arm"]))
 

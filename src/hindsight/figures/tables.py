@@ -11,7 +11,7 @@ import pandas as pd
 
 from hindsight.analysis.summarise import level_text, read_table
 from hindsight.figures import names
-from hindsight.figures.specs import FigureSpec, Measure, measures
+from hindsight.figures.specs import MEASURES, FigureSpec, Measure
 from hindsight.figures.style import WORDS, Look, arm_look, method_of, swept_looks
 
 CELL = ["arm", "level", "condition"]
@@ -180,7 +180,7 @@ def _rank(entry: Entry) -> tuple[float, ...]:
 def called(facet: str, value: Any) -> str:
     """Return the name of a facet's value on a figure."""
     if facet == MEASURE:
-        return measures()[value].label
+        return MEASURES[value].label
     if facet == "spawn":
         return names.SPAWNS.get(value, "")
     if facet in ("prey", "place"):
