@@ -106,20 +106,16 @@ def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
 FIGURES = _specs(DOCUMENT["figures"])
 
 
-def of_any(experiment: str) -> dict[str, FigureSpec]:
-    return _specs(
-        {f"{name}_{experiment}": {"experiment": experiment} | what
-         for name, what in DOCUMENT["of_any"].items()}
-    )  # fmt: skip
-
-
 def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
     """Return FIGURES, and the default figures of those experiments that have none among them."""
     known = {spec.experiment for spec in FIGURES.values()} | set(DOCUMENT["without"])
     found = dict(FIGURES)
     for name in experiments:
         if name not in known:
-            found |= of_any(name)
+            found |= _specs({
+                f"{figure}_{name}": {"experiment": name} | what
+                for figure, what in DOCUMENT["of_any"].items()
+            })  # fmt: skip
     return found
 
 
