@@ -12,7 +12,8 @@ from hindsight.specs.config import EPISODES
 from hindsight.specs.reading import YAML
 
 TABLE = Path(__file__).parent / "figures.yaml"
-FIDELITIES = {"released": "", "described": "_described"}  # suffix of the figure's name
+#: What a figure's name ends with, by fidelity.
+ENDINGS = {"released": "", "described": "_described"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
     for name, what in figures.items():
         caption = " ".join(what["caption"].format(**words).split())
         spec = FigureSpec(**frozen(what) | {"caption": caption})
-        endings = {"": ""} if spec.kind == "episodes" else FIDELITIES
+        endings = {"": ""} if spec.kind == "episodes" else ENDINGS
         found |= {name + end: replace(spec, fidelity=of) for of, end in endings.items()}
     return found
 
@@ -117,11 +118,6 @@ def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
                 for figure, what in DOCUMENT["of_any"].items()
             })  # fmt: skip
     return found
-
-
-def name_under(name: str, fidelity: str) -> str:
-    """Return a figure's name under a fidelity, given that under `released`."""
-    return name + FIDELITIES[fidelity]
 
 
 def names_for(experiment: str, fidelities: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from hindsight.analysis import authors
 from hindsight.analysis.summarise import level_text, read_plan, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
 from hindsight.figures.names import level_label, network_note
-from hindsight.figures.specs import FIGURES, name_under, specs_of
+from hindsight.figures.specs import ENDINGS, FIGURES, specs_of
 from hindsight.io.checksums import RECORD
 from hindsight.io.files import write_if_changed
 from hindsight.report import coverage, present, words
@@ -158,7 +158,7 @@ def read_claims(path: Path, drawn: Mapping[str, Picture] | None = None) -> list[
         own[row["fidelity"]] = row | {"says": words.says(row)}
     found = []
     for name, rows in verdicts.items():
-        figures = {fidelity: name_under(CLAIMS[name].figure, fidelity) for fidelity in rows}
+        figures = {fidelity: CLAIMS[name].figure + ENDINGS[fidelity] for fidelity in rows}
         pictures = {f: drawn[figure] for f, figure in figures.items() if drawn and figure in drawn}
         found.append(Judged(CLAIMS[name], rows, pictures, words.missing(rows)))
     return found
