@@ -1,7 +1,7 @@
 """Draw values with intervals: along a swept number, or in rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from hindsight.figures import names, panels, style
 from hindsight.figures.panels import PANEL, WIDE, Grid, NoResults, Panel
 from hindsight.figures.specs import MEASURES, FigureSpec, Measure
 from hindsight.figures.tables import (
-    CELL,
     MEASURE,
     Entry,
     Key,
@@ -29,8 +28,10 @@ from hindsight.figures.tables import (
 )
 
 Array = NDArray[np.float64]
-Rows = Mapping[int, Sequence[Key]]  # the cells in each row of `intervals`
-Spread = Sequence[float]  # a value and the bounds of its interval, or NaN
+#: By cell, a measure's value of each run `[run]` or, if the table has bounds, the value with these.
+Values = Mapping[Key, Array]
+Places = Mapping[float, Sequence[Key]]  # the cells at each place of an axis
+Spread = tuple[float, float, float]  # a value and the bounds of its interval, or NaN
 #: Height in inches of a row of `intervals`, and of each of its lines.
 ROW, LINE = 0.1, 0.09
 BARS = {
@@ -39,44 +40,10 @@ BARS = {
 }
 
 
-@dataclass(frozen=True)
-class Values:
-    """A measure's values by cell: each run's value `[run]`, or a value with its interval."""
-
-    runs: Mapping[Key, Array]
-    given: Mapping[Key, Spread]
-
-    @property
-    def keys(self) -> set[Key]:
-        return {*self.runs, *self.given}
-
-    def pooled(self, measure: Measure, keys: Sequence[Key]) -> Spread | None:
-        """Return the mean over these cells, one per condition, with its interval, or None.
-
-        Given intervals are combined like those of independent means: the root of the sum of squared
-        distances of the bounds, divided by the number of conditions.
-        """
-        if given := [self.given[key] for key in keys if key in self.given]:
-            middle, low, high = np.array(given).T
-            mean, n = float(middle.mean()), len(given)
-            below, above = (np.sqrt(((bound - middle) ** 2).sum()) / n for bound in (low, high))
-            return mean, float(mean - below), float(mean + above)
-        strata = [self.runs[key] for key in keys if key in self.runs]
-        if not strata:
-            return None
-        whole = np.concatenate(strata)
-        if measure.centre == "share":
-            return float(whole.mean()), *statistics.wilson(int(whole.sum()), whole.size)
-        return float(whole.mean()), *statistics.bootstrap(strata, statistics.mean)
-
-    def one(self, key: Key) -> float:
-        return self.given[key][0] if key in self.given else float(self.runs[key].mean())
-
-
 def read(tables: Tables, spec: FigureSpec) -> dict[Measure, Values]:
     """Return every cell's values of a figure's measures; raise NoResults if there are none."""
     found = {MEASURES[name]: _values(tables, MEASURES[name]) for name in spec.measures}
-    if not any(own.keys for own in found.values()):
+    if not any(found.values()):
         raise NoResults
     return found
 
@@ -84,13 +51,38 @@ def read(tables: Tables, spec: FigureSpec) -> dict[Measure, Values]:
 def _values(tables: Tables, measure: Measure) -> Values:
     if not measure.bounds:
         runs = by_condition(tables.runs(measure))
-        return Values({key: own["value"].to_numpy(float) for key, own in runs.items()}, {})
+        return {key: own["value"].to_numpy(float) for key, own in runs.items()}
     table = tables.read(f"{measure.table}.csv")
     if table.empty:
-        return Values({}, {})
-    rows = table.dropna(subset=[measure.column])[[*CELL, measure.column, *measure.bounds]]
-    found = rows.itertuples(index=False, name=None)
-    return Values({}, {(arm, level, place): spread for arm, level, place, *spread in found})
+        return {}
+    spread = [measure.column, *measure.bounds]
+    rows = by_condition(table.dropna(subset=[measure.column]))
+    return {key: own[spread].to_numpy(float)[0] for key, own in rows.items()}
+
+
+def _pooled(measure: Measure, cells: Sequence[Array]) -> Spread:
+    """Return the mean over cells, one per condition, with its interval.
+
+    Given intervals are combined like those of independent means: the root of the sum of squared
+    distances of the bounds, divided by the number of conditions.
+    """
+    if measure.bounds:
+        middle, low, high = np.array(cells).T
+        mean, n = float(middle.mean()), len(cells)
+        below, above = (np.sqrt(((bound - middle) ** 2).sum()) / n for bound in (low, high))
+        return mean, float(mean - below), float(mean + above)
+    whole = np.concatenate(cells)
+    if measure.centre == "share":
+        return float(whole.mean()), *statistics.wilson(int(whole.sum()), whole.size)
+    return float(whole.mean()), *statistics.bootstrap(cells, statistics.mean)
+
+
+def _spreads(
+    measure: Measure, found: Values, places: Places, aside: float
+) -> list[tuple[float, ...]]:
+    """Return each place, moved aside, with the spread of its cells, where there are any."""
+    cells = {at: [found[key] for key in keys if key in found] for at, keys in places.items()}
+    return [(at + aside, *_pooled(measure, own)) for at, own in cells.items() if own]
 
 
 def along(tables: Tables, spec: FigureSpec) -> Figure:
@@ -129,7 +121,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     if spec.shade:
         label = f"the paper's best, {spec.shade[0]:g} to {spec.shade[1]:g}"
         more.append(style.Look(style.BAND, "none", "s").handle(label, markersize=9))
-    keys = set().union(*(values.keys for values in found.values()))
+    keys = set().union(*found.values())
     return panels.finished(tables, grid, words, names.axis_label(spec.x), keys, more)
 
 
@@ -159,24 +151,22 @@ def _draw_along(
 ) -> None:
     """Draw one line: its means, their intervals, and each condition."""
     ax = panel.ax
-    by_number: dict[Any, list[Key]] = {}
-    for entry in entries:
-        if key_of(entry) in found.keys:
-            by_number.setdefault(value(entry, x), []).append(key_of(entry))
-    conditions = dict.fromkeys(key[2] for keys in by_number.values() for key in keys)
-    for condition in conditions if len(conditions) > 1 else ():
-        points = [(at[n], found.one(key)) for n in sorted(by_number) for key in by_number[n]
-                  if key[2] == condition]  # fmt: skip
-        ax.plot(*zip(*points, strict=True), color=look.colour, linewidth=0.6, alpha=0.4, zorder=1)
-    spreads = {n: found.pooled(panel.measure, by_number[n]) for n in sorted(by_number)}
-    rows = [(at[n] + aside, *spread) for n, spread in spreads.items() if spread is not None]
-    if not rows:
+    there = [(at[value(e, x)], key_of(e)) for e in entries if key_of(e) in found]
+    if not there:
         return
-    places, middle, low, high = np.array(rows).T
+    by_place: dict[float, list[Key]] = {}
+    conditions: dict[str, list[tuple[float, float]]] = {}
+    for place, key in sorted(there, key=lambda item: item[0]):
+        by_place.setdefault(place, []).append(key)
+        middle = found[key][0] if panel.measure.bounds else found[key].mean()
+        conditions.setdefault(key[2], []).append((place, middle))
+    for points in conditions.values() if len(conditions) > 1 else ():
+        ax.plot(*zip(*points, strict=True), color=look.colour, linewidth=0.6, alpha=0.4, zorder=1)
+    places, middle, low, high = np.array(_spreads(panel.measure, found, by_place, aside)).T
     ax.vlines(places, low, high, color=look.colour, linewidth=1.3, alpha=0.75, zorder=2)
     ax.plot(places, middle, **look.drawn(linewidth=1.6, markersize=4.5, zorder=3))
     if len(conditions) == 1 and never:
-        lost = [i for i, n in enumerate(sorted(by_number)) if by_number[n][0] in never]
+        lost = [i for i, keys in enumerate(by_place.values()) if keys[0] in never]
         ax.plot(places[lost], middle[lost], "x", color=style.ALARM, markersize=7, zorder=4)
 
 
@@ -216,24 +206,24 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     entries = list({key_of(e): e for panel in grid.panels for e in panel.entries}.values())
     rows = values(tables.plan, entries, facet)
     together = facet == "place" and len(rows) > 1
-    looks = {line: look for line, look in grid.looks.items()
-             if any(key_of(e) in own.keys for e in entries if value(e, spec.lines) == line
-                    for own in found.values())}  # fmt: skip
+    keys = set().union(*found.values())
+    there = {value(e, spec.lines) for e in entries if key_of(e) in keys}
+    looks = {line: look for line, look in grid.looks.items() if line in there}
     asides = np.linspace(0, 0.8 - 0.8 / len(looks), len(looks))
     asides -= asides.mean()
     for panel in grid.panels:
-        there = found[panel.measure]
-        own = [e for e in panel.entries if key_of(e) in there.keys]
+        own = found[panel.measure]
         for order, (line, look) in enumerate(looks.items()):
-            mine = [e for e in own if value(e, spec.lines) == line]
-            places = {y: [key_of(e) for e in mine if value(e, facet) == row]
-                      for y, row in enumerate(rows)}  # fmt: skip
+            mine = panel.lines.get(line, [])
+            places: dict[float, list[Key]] = {
+                y: [key_of(e) for e in mine if value(e, facet) == row] for y, row in enumerate(rows)
+            }
             aside = 0.0 if facet == spec.lines else asides[order]
-            if panel.measure.centre != "share":
-                _draw_runs(panel.ax, there, places, look, aside)
+            if panel.measure.centre != "share" and not panel.measure.bounds:
+                _draw_runs(panel.ax, own, places, look, aside)
             if together:
                 places[len(rows)] = [key_of(e) for e in mine]
-            _draw_rows(panel, there, places, look, aside)
+            _draw_rows(panel, own, places, look, aside)
         _finish_rows(panel, [called(facet, row).replace("\n", ", ") for row in rows], together)
     for panel in grid.panels[1:]:
         panel.ax.tick_params(labelleft=False)
@@ -241,27 +231,24 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     height = (len(rows) + together) * (ROW + LINE * max(lines, 1)) + 0.75
     grid.figure.set_size_inches(grid.figure.get_figwidth(), max(height, 1.5))
     words = f"{_bars(spec)}; ticks: every run{_few(grid)}"
-    keys = set().union(*(own.keys for own in found.values()))
     shown = Grid(grid.figure, grid.panels, {} if facet == spec.lines else looks, frame)
     return panels.finished(tables, shown, words, "", keys | {key_of(e) for e in entries})
 
 
-def _draw_runs(ax: Axes, found: Values, places: Rows, look: style.Look, offset: float) -> None:
+def _draw_runs(ax: Axes, found: Values, places: Places, look: style.Look, aside: float) -> None:
     """Draw every run of a line as a small tick."""
     for y, keys in places.items():
-        x = [x for key in keys for x in found.runs.get(key, ())]
+        x = [x for key in keys for x in found.get(key, ())]
         # With a colour each, ticks are drawn where they are, not at the nearest pixel.
-        ax.scatter(x, [y + offset] * len(x), s=25, color=[look.colour] * len(x), marker="|",
+        ax.scatter(x, [y + aside] * len(x), s=25, color=[look.colour] * len(x), marker="|",
                    linewidth=0.7, alpha=0.35, zorder=1)  # fmt: skip
 
 
-def _draw_rows(panel: Panel, found: Values, places: Rows, look: style.Look, offset: float) -> None:
+def _draw_rows(panel: Panel, found: Values, places: Places, look: style.Look, aside: float) -> None:
     """Draw a line's mean and interval in each row."""
-    spreads = {y: found.pooled(panel.measure, keys) for y, keys in places.items()}
-    points = [(y + offset, *spread) for y, spread in spreads.items() if spread is not None]
-    if not points:
+    if not (rows := _spreads(panel.measure, found, places, aside)):
         return
-    y, middle, low, high = np.array(points).T
+    y, middle, low, high = np.array(rows).T
     panel.ax.hlines(y, low, high, color=look.colour, linewidth=1.6, alpha=0.8, zorder=2)
     panel.ax.plot(middle, y, color=look.colour, marker=look.marker, linestyle="none",
                   markersize=4.8, zorder=3, clip_on=False)  # fmt: skip
