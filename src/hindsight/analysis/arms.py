@@ -13,11 +13,9 @@ import pandas as pd
 SET = "set"
 
 
-def select(table: pd.DataFrame, role: str | None = None, **keys: Any) -> pd.DataFrame:
-    """Return the rows of arms with this role (None: any) and these keys (None: not set)."""
-    chosen = pd.Series(True, index=table.index)
-    if role is not None:
-        chosen &= table["role"] == role
+def select(table: pd.DataFrame, role: str, **keys: Any) -> pd.DataFrame:
+    """Return the rows of arms with this role and these keys (None: not set)."""
+    chosen = table["role"] == role
     for key, value in keys.items():
         column = table.get(key, pd.Series(None, index=table.index, dtype=object))
         if value is None or value == SET:

@@ -476,7 +476,8 @@ def targeting(evidence: Evidence) -> Measured:
     keys = [*RUN, S_RATIO]
     sides, cells = [], []
     for experiment, failures in (("targeted", "targeted"), ("s_ratio", None)):
-        runs = select(evidence.table(experiment, "runs.parquet", "subject"), failures=failures)
+        runs = evidence.table(experiment, "runs.parquet", "subject")
+        runs = select(runs, "subject", failures=failures)
         if runs.empty:
             raise Untested("targeted and untargeted MEHER have no results to compare")
         cells.append(evidence.cells(experiment, str(runs["arm"].iloc[0])))
