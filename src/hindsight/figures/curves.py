@@ -136,11 +136,8 @@ def _read(tables: Tables, own: Grid) -> dict[tuple[str, Key], Curve]:
 
 def _timed_unlike(tables: Tables, own: Grid) -> set[Key]:
     """Return the cells timed on another processor than the first line of their panel."""
-    summary = tables.read("summary.csv")
-    timed = {
-        (row["arm"], row["level"], row["condition"]): str(row["timed_on"]).split(",")[0]
-        for row in summary.to_dict("records")
-    }
+    rows = by_condition(tables.read("summary.csv"))
+    timed = {key: str(own["timed_on"].iloc[0]).split(",")[0] for key, own in rows.items()}
     found = set()
     for panel in own.panels:
         keys = [key for e in panel.entries if (key := key_of(e)) in timed]
