@@ -5,12 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from hindsight.analysis.arms import select
-from hindsight.analysis.statistics import holm
+from hindsight.analysis.statistics import Array, holm
 
-Array = NDArray[np.float64]
 CHECKPOINTS = 5
 ROLES = {"PPO": "baseline", "PPO-HER": "subject"}
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
 from hindsight.analysis.arms import select
 from hindsight.analysis.best_level import draw_seeds, resampled_medians
 from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
-from hindsight.analysis.reduce import ALL
+from hindsight.analysis.reduce import ALL, Array
 from hindsight.analysis.statistics import percentile_interval
 from hindsight.claims.evidence import (
     CONDITION,
@@ -30,7 +29,6 @@ from hindsight.claims.evidence import (
     paired,
 )
 
-Array = NDArray[np.float64]
 LAST = {"learn_step": "end_step", "learn_minutes": "minutes"}
 BOTH = ("subject", "baseline")
 FOUR = (*BOTH, "reference")

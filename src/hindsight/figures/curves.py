@@ -10,16 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 
 from hindsight.analysis import authors
+from hindsight.analysis.reduce import Array
 from hindsight.figures import panels, style
 from hindsight.figures.panels import FEW, Grid, NoResults, Panel
 from hindsight.figures.specs import MEASURES, FigureSpec, Measure
 from hindsight.figures.tables import Key, Tables, by_condition, called, key_of
 from hindsight.specs.config import AUTHORS
 
-Array = NDArray[np.float64]
 POINTS = 200  # of a median
 #: An axis is logarithmic if it is this many times as long as the first quartile of the lines.
 EARLY = 5.0

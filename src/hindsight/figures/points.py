@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from hindsight.analysis import statistics
-from hindsight.analysis.reduce import ALL
+from hindsight.analysis.reduce import ALL, Array
 from hindsight.figures import names, panels, style
 from hindsight.figures.panels import PANEL, WIDE, Grid, NoResults, Panel
 from hindsight.figures.specs import MEASURES, FigureSpec, Measure
@@ -27,7 +26,6 @@ from hindsight.figures.tables import (
     values,
 )
 
-Array = NDArray[np.float64]
 #: By cell, a measure's value of each run `[run]` or, if the table has bounds, the value with these.
 Values = Mapping[Key, Array]
 Places = Mapping[float, Sequence[Key]]  # the cells at each place of an axis
