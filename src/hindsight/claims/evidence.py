@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hindsight.analysis import statistics
+from hindsight.analysis.reduce import Array
 from hindsight.analysis.summarise import read_plan, read_table
 from hindsight.io.checksums import RECORD
 
@@ -69,13 +70,18 @@ def paired(
     return (a - b.reindex(a.index)).dropna()
 
 
+def by_condition(values: pd.Series | pd.DataFrame) -> list[Array]:
+    """Return an array `[seed, ...]` per condition of values indexed by condition and seed."""
+    return [own.to_numpy() for _, own in values.groupby(level=CONDITION, sort=False)]
+
+
 def of_values(values: pd.Series, **more: Any) -> Measured:
     """Measure the mean over conditions, equally weighted, of one value per run, indexed by
     condition and seed; ahead and behind are the conditions whose own mean is above or below 0.
     """
     if values.empty:
         raise Untested("no condition has results of both sides")
-    strata = [group.to_numpy() for _, group in values.groupby(level=CONDITION, sort=False)]
+    strata = by_condition(values)
     means = np.array([group.mean() for group in strata])
     n_seeds = min(map(len, strata))
     interval, detectable = statistics.NO_INTERVAL, NAN

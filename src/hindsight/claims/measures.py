@@ -5,7 +5,7 @@ is censored and counts with its last step, so that its log-ratio is a bound. Rat
 positive values support the claim. Tests are a run's last evaluation, without random actions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from hindsight.claims.evidence import (
     Evidence,
     Measured,
     Untested,
+    by_condition,
     of_values,
     paired,
 )
@@ -48,6 +49,14 @@ def _log_time(runs: pd.DataFrame, time: str = "learn_step") -> pd.Series:
 def _by_run(found: Mapping[Any, float]) -> pd.Series:
     index = pd.MultiIndex.from_tuples(list(found), names=RUN)
     return pd.Series(list(found.values()), index, dtype=float)
+
+
+def _means(strata: Sequence[Array]) -> tuple[Array, Array]:
+    """Return means over seeds `[condition, ...]` of an array `[seed, ...]` per condition, and means
+    over resampled seeds `[condition, draw, ...]`.
+    """
+    means = np.array([own.mean(axis=0) for own in strata])
+    return means, np.array([own[draw_seeds(len(own))].mean(axis=1) for own in strata])
 
 
 def _tops(rows: pd.DataFrame, spacing: float) -> Array:
@@ -169,21 +178,18 @@ def solves(evidence: Evidence) -> Measured:
     """P4: count the conditions whose tests most runs of PPO-HER solve, and most of PPO do not."""
     runs = evidence.table("algorithms", "runs.parquet", *BOTH)
     runs = runs.assign(solved=runs["final_evaluation_success"] >= SOLVED_SUCCESS - ROUNDING)
-    shares, draws = dict[str, pd.Series](), dict[str, list[Array]]()
-    for role in BOTH:
-        by_place = select(runs, role).groupby(CONDITION, sort=False)["solved"]
-        shares[role] = by_place.mean()
-        draws[role] = [own.to_numpy()[draw_seeds(len(own))].mean(axis=1) for _, own in by_place]
-    her, ppo = shares["subject"], shares["baseline"].reindex(shares["subject"].index)
     if not runs["solved"].any():
         raise Untested("no run solves its task")
+    solved = [select(runs, role).set_index(RUN)["solved"] for role in BOTH]
+    (her, her_draws), (ppo, ppo_draws) = (_means(by_condition(own)) for own in solved)
     gained, lost = (her >= 0.5) & (ppo < 0.5), (her < 0.5) & (ppo >= 0.5)
-    replicates = (np.array(draws["subject"]) >= 0.5) & (np.array(draws["baseline"]) < 0.5)
+    replicates = (her_draws >= 0.5) & (ppo_draws < 0.5)
     seeds = int(runs.groupby(["role", CONDITION]).size().min())
     return Measured(
         float(gained.sum()), *percentile_interval(replicates.sum(axis=0), seeds),
         n_conditions=len(her), n_seeds=seeds, ahead=int(gained.sum()), behind=int(lost.sum()),
-        open=int((~gained & ~lost).sum()), conditions=(her - ppo).to_dict(),
+        open=int((~gained & ~lost).sum()),
+        conditions=dict(zip(solved[0].index.unique(0), (her - ppo).tolist(), strict=True)),
     )  # fmt: skip
 
 
@@ -250,36 +256,30 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
     if wide.empty or runs[key].nunique() < 2:
         raise Untested(f"the experiment {experiment} has fewer than two levels")
     levels = sorted(runs[key].unique(), reverse=hardest == "smallest")
-    arms = [wide[role][levels] for role in BOTH]
-    strata = [[own.loc[[place]].to_numpy() for place in wide.index.unique(0)] for own in arms]
+    strata = [by_condition(wide[role][levels]) for role in BOTH]
 
     def kept(means: Array) -> Array:
         """Return the retained share `[...]` of means `[..., condition, level]`."""
         mean = means.mean(axis=-2)
         return np.asarray((mean[..., 1:] / np.maximum(mean[..., :1], FLOOR)).mean(axis=-1))
 
-    if min(float(own[levels[0]].mean()) for own in arms) < FLOOR:
+    if min(np.concatenate(own)[:, 0].mean() for own in strata) < FLOOR:
         raise Untested("one of the two never succeeds at the easiest level")
 
-    seeds = min(map(len, strata[0]))
-    each = [np.array([values.mean(axis=0) for values in own]) for own in strata]
-    by_seed, by_place, places = [], [], draw_seeds(len(strata[0]), 1)
-    for own, means in zip(strata, each, strict=True):
-        draws = np.stack([values[draw_seeds(len(values))].mean(axis=1) for values in own], axis=1)
-        by_seed.append(np.append(kept(means)[None], kept(draws)))
-        by_place.append(kept(means[places]))
-    value, replicates = by_seed[0][0] - by_seed[1][0], by_seed[0][1:] - by_seed[1][1:]
-    alone = kept(each[0][:, None]) - kept(each[1][:, None])
+    (her, her_draws), (ppo, ppo_draws) = map(_means, strata)
+    enough, seeds = len(her), min(map(len, strata[0]))
+    replicates = kept(her_draws.swapaxes(0, 1)) - kept(ppo_draws.swapaxes(0, 1))
+    places = draw_seeds(enough, 1)
+    by_place = kept(her[places]) - kept(ppo[places])
     # Nothing can be kept where one of the two does not succeed at the easiest level.
-    fails = np.minimum(each[0][:, 0], each[1][:, 0]) < FLOOR
-    gain = pd.Series(alone, wide.index.unique(0))[~fails]
-    enough = len(places[0])
+    fails = np.minimum(her[:, 0], ppo[:, 0]) < FLOOR
+    gain = pd.Series(kept(her[:, None]) - kept(ppo[:, None]), wide.index.unique(0))[~fails]
     return Measured(
-        float(value), *percentile_interval(replicates, seeds),
-        *percentile_interval(by_place[0] - by_place[1], enough), FOUND_AT * float(replicates.std()),
+        float(kept(her) - kept(ppo)), *percentile_interval(replicates, seeds),
+        *percentile_interval(by_place, enough), FOUND_AT * float(replicates.std()),
         enough, seeds, int((gain > 0).sum()), int((gain < 0).sum()),
         enough - int((gain != 0).sum()), conditions=gain.to_dict(),
-        words={"her": float(by_seed[0][0]), "ppo": float(by_seed[1][0])},
+        words={"her": float(kept(her)), "ppo": float(kept(ppo))},
     )  # fmt: skip
 
 
@@ -362,27 +362,21 @@ def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
     return wide, budgets.groupby(CONDITION)["budget"].min()
 
 
-def _cube(wide: pd.DataFrame) -> list[Array]:
-    """Return an array `[seed, column]` per condition."""
-    return [own.to_numpy() for _, own in wide.groupby(level=0, sort=False)]
-
-
 def best_s(evidence: Evidence, *, within: float) -> Measured:
     """M1: find the S with the fewest steps to learn, and those within a share of it."""
     wide, _ = _by_s(evidence)
-    levels, cube = wide.columns.to_numpy(dtype=float), _cube(wide)
-    mean = np.mean([own.mean(axis=0) for own in cube], axis=0)
-    draws = np.mean([own[draw_seeds(len(own))].mean(axis=1) for own in cube], axis=0)
-    places = draw_seeds(len(cube), 1)
-    wider = np.array([own.mean(axis=0) for own in cube])[places].mean(axis=1)
+    levels, strata = wide.columns.to_numpy(dtype=float), by_condition(wide)
+    means, draws = _means(strata)
+    mean, draws = means.mean(axis=0), draws.mean(axis=0)
+    wider = means[draw_seeds(len(means), 1)].mean(axis=1)
     good = levels[mean <= mean.min() + np.log2(1 + within) + ROUNDING]
     table = evidence.table("s_ratio", "best_level.csv", "subject")
     together = table[table[CONDITION] == ALL]
     each = wide.groupby(level=0, sort=False).mean().idxmin(axis=1)
-    seeds = min(map(len, cube))
+    seeds = min(map(len, strata))
     return Measured(
         float(levels[mean.argmin()]), *percentile_interval(levels[draws.argmin(axis=1)], seeds),
-        *percentile_interval(levels[wider.argmin(axis=1)], len(cube)), n_conditions=len(cube),
+        *percentile_interval(levels[wider.argmin(axis=1)], len(means)), n_conditions=len(means),
         n_seeds=seeds, conditions=each.to_dict(), missing=_absent(levels),
         words={"flat": f"S = {good.min():g} to {good.max():g}" if len(good) > 1 else "no other S",
                "more": f"{100 * within:.0f} %",
@@ -441,13 +435,11 @@ def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured
     found = of_values(values, **more)
     if not count:
         return found
-    each = [own.to_numpy() for _, own in values.groupby(level=0, sort=False)]
-    draws = np.array([own[draw_seeds(len(own))].mean(axis=1) for own in each])
-    means = np.array([own.mean() for own in each])
+    means, draws = _means(by_condition(values))
     ahead, behind = int((means >= tie).sum()), int((means <= -tie).sum())
     return Measured(
         float(ahead), *percentile_interval((draws >= tie).sum(axis=0), found.n_seeds), ahead=ahead,
-        behind=behind, open=len(each) - ahead - behind, n_conditions=len(each),
+        behind=behind, open=len(means) - ahead - behind, n_conditions=len(means),
         n_seeds=found.n_seeds, conditions=found.conditions, **more,
     )  # fmt: skip
 
