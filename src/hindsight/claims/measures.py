@@ -397,10 +397,7 @@ def lean(levels: Array, values: Array) -> Any:
     values: `[..., level]`.
     """
     mirrored = np.isclose(levels[:, None], 1.0 - levels[None, :]).any(axis=1)
-    right, left = (
-        mirrored & (levels > 0.5 + ROUNDING),
-        mirrored & (levels < 0.5 - ROUNDING),
-    )
+    right, left = mirrored & (levels > 0.5 + ROUNDING), mirrored & (levels < 0.5 - ROUNDING)
     if not right.any():
         return np.full(values.shape[:-1], np.nan)[()]
     return values[..., right].mean(axis=-1) - values[..., left].mean(axis=-1)
