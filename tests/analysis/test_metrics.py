@@ -54,10 +54,10 @@ def test_on_time_grid_takes_the_last_value_by_the_edge_and_keeps_it_after_the_en
     np.testing.assert_array_equal(result, [[NAN, 0.1, 0.2, 0.2, 0.3], [NAN, NAN, NAN, 0.6, 0.6]])
 
 
-def test_first_solved_needs_success_and_a_full_window_of_episodes():
-    success = [[1.0, 0.94, 0.95, 1.0], [0.9, 0.9, 0.9, NAN], [0.0, 0.96, 0.0, 0.0]]
-    episodes = [[99, 150, 200, 250]] * 3
-    np.testing.assert_array_equal(metrics.first_solved(success, episodes), [2, NAN, 1])
+def test_solving_needs_success_and_a_full_window_of_episodes():
+    rates = [[1.0, 0.94, 0.95, 1.0], [0.9, 0.9, 0.9, NAN], [0.0, 0.96, 0.0, 0.0]]
+    success = metrics.of_hundred(rates, [[99, 150, 200, 250]] * 3)
+    np.testing.assert_array_equal(metrics.first_at(success, range(4), 0.95), [2, NAN, 1])
 
 
 def test_the_push_of_copies_is_a_slope_of_the_objective():

@@ -72,14 +72,13 @@ def time_to_learn(median: Array, x: Array) -> float:
     be read together with the maximum.
     """
     curve = scaled(median)
-    top = curve[maximum_steps(median)[0]]
-    return float(x[np.flatnonzero(curve >= LEARNT_SHARE * top - ROUNDING)[0]])
+    return float(first_at(curve, x, LEARNT_SHARE * curve[maximum_steps(median)[0]]))
 
 
-def first_at(median: Array, x: Array, level: float) -> float:
-    """Return the first `x` at which a median curve `[step]` reaches a level; NaN if never."""
-    reached = np.flatnonzero(median >= level - ROUNDING)
-    return float(x[reached[0]]) if reached.size else float("nan")
+def first_at(values: Array, x: ArrayLike, level: float) -> Array:
+    """Return the first `x`, ascending, at which `values` `[..., step]` reach a level, or NaN."""
+    reached = np.where(values >= level - ROUNDING, x, np.inf).min(axis=-1, initial=np.inf)
+    return np.where(np.isfinite(reached), reached, np.nan)
 
 
 def m_c(scaled_maximum: ArrayLike, times: ArrayLike) -> Array:
@@ -132,8 +131,6 @@ def thin(count: int, limit: int) -> NDArray[np.intp]:
     return np.linspace(0, count - 1, min(count, limit)).round().astype(np.intp)
 
 
-def first_solved(success: ArrayLike, episodes: ArrayLike) -> Array:
-    """Return the first index with success >= 0.95 over at least 100 episodes `[seed]`, or NaN."""
-    met = np.asarray(success) >= SOLVED_SUCCESS - ROUNDING
-    met &= np.asarray(episodes) >= SOLVED_EPISODES
-    return np.where(met.any(axis=1), met.argmax(axis=1), np.nan)
+def of_hundred(success: ArrayLike, episodes: ArrayLike) -> Array:
+    """Return the success rates of full windows of episodes; NaN elsewhere."""
+    return np.where(np.asarray(episodes) >= SOLVED_EPISODES, success, np.nan)

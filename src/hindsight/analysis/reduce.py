@@ -104,8 +104,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         *map(matrix, ("relabelled_share", "relabelled_advantage", "relabelled_z_squared"))
     )
     episodes = matrix("episodes")
-    of_hundred = np.where(episodes >= metrics.SOLVED_EPISODES, success, np.nan)
-    first = metrics.first_solved(success, episodes)
+    of_hundred = metrics.of_hundred(success, episodes)
+    solve_step = metrics.first_at(of_hundred, env_steps, metrics.SOLVED_SUCCESS)
     last = np.searchsorted(evaluations["seed"], seeds, side="right") - 1
     by_seed = {int(run["seed"]): run for run in cell.metadata["runs"]}
     ended = [by_seed[int(seed)] for seed in seeds]
@@ -116,8 +116,7 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
     spec = cell.metadata["spec"]
     task = spec.get("environment", {}).get("id", PAPERS_ENVIRONMENT)
     unit_returns = task == PAPERS_ENVIRONMENT
-    met = returns >= LEARNED_RETURN - metrics.ROUNDING
-    learns, learned = unit_returns & met.any(axis=1), met.argmax(axis=1)
+    on_scale = returns if unit_returns else np.full_like(returns, np.nan)
     machine = cell.metadata["machine"]
     processor = machine.get("gpu", machine.get("processor", "unknown"))
     runs: Columns = {
@@ -126,8 +125,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "final_return": full[:, -1],
         "final_evaluation_return": evaluations["return_mean"][last].astype(np.float64),
         "final_evaluation_success": evaluations["success_rate"][last].astype(np.float64),
-        "solved": ~np.isnan(first),
-        "solve_step": np.array([np.nan if np.isnan(i) else env_steps[int(i)] for i in first]),
+        "solved": ~np.isnan(solve_step),
+        "solve_step": solve_step,
         "end_step": np.round(ends * to_budget).astype(np.int64),
         "ended": np.array([run["ended"] for run in ended], dtype=object),
         "switch_step": np.array([run.get("switch_step") for run in ended], dtype=np.float64),
@@ -136,8 +135,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
         "success_auc": np.nanmean(full_success, axis=1),
         "max_success": np.fmax.reduce(of_hundred, axis=1),
         "goal_moved_first": matrix("goal_moved")[:, 0],
-        "learn_step": np.where(learns, env_steps[learned], np.nan),
-        "learn_minutes": np.where(learns, minutes[np.arange(seeds.size), learned], np.nan),
+        "learn_step": metrics.first_at(on_scale, env_steps, LEARNED_RETURN),
+        "learn_minutes": metrics.first_at(on_scale, minutes, LEARNED_RETURN),
     }  # fmt: skip
     return Reduced(
         cell.budget, seeds, env_steps, returns, success, full, full_success, minutes, updates,

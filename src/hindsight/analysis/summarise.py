@@ -198,7 +198,7 @@ def _coarse_row(cell: Reduced, common: Common) -> Key:
     whole, shared = (metrics.median_curve(at(x, cell, returns)) for x in (steps, common.grid))
     return {
         "coarse_max_median_return": _maximum(whole),
-        f"steps_to_{LEVEL}": metrics.first_at(whole, steps, LEVEL),
+        f"steps_to_{LEVEL}": float(metrics.first_at(whole, steps, LEVEL)),
         "common_steps_max_median_return": _maximum(shared),
     }
 
