@@ -132,7 +132,7 @@ def test_the_bounds_of_the_best_level_are_levels():
     replicates = np.tile([0.1, 0.5, 0.2], (1000, 1))
     replicates[:25, 0] = 0.9
     replicates[25:50, 2] = 0.9
-    m_c = np.array([0.1, 0.5, 0.2])
-    scores = Scores([{"s_ratio": s} for s in (0.0, 0.5, 1.0)], "s_ratio", m_c, replicates, 8)
+    m_c, levels = np.array([0.1, 0.5, 0.2]), np.array([0.0, 0.5, 1.0])
+    scores = Scores([{"s_ratio": s} for s in levels], levels, m_c, replicates, 8)
     found = best_of([scores])
     assert (found["best_level"], found["low"], found["high"]) == (0.5, 0.0, 1.0)

@@ -23,19 +23,15 @@ DRAWS = 1000
 class Scores:
     """M_c of one arm in one condition, in ascending order of levels.
 
-    `keys` are those of its cells, `varied` is the swept key. `m_c`: `[level]`, from all seeds;
-    `replicates`: `[draw, level]`, from resampled seeds, or copies of `m_c` with fewer than five.
+    `keys` are those of its cells. `m_c`: `[level]`, from all seeds; `replicates`: `[draw, level]`,
+    from resampled seeds, or copies of `m_c` with fewer than five.
     """
 
     keys: Sequence[Key]
-    varied: str
+    levels: Array
     m_c: Array
     replicates: Array
     n_seeds: int
-
-    @property
-    def levels(self) -> Array:
-        return np.array([float(key[self.varied]) for key in self.keys])
 
 
 def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Scores]:
@@ -55,7 +51,8 @@ def score(cells: Sequence[tuple[Key, Reduced]], vary: Sequence[str]) -> list[Sco
         if n_seeds >= statistics.FEWEST_SEEDS:
             replicates = _m_c(curves, draw_seeds(n_seeds))
         keys = [key for key, _ in group]
-        found.append(Scores(keys, vary[0], m_c[0], replicates, n_seeds))
+        levels = np.array([key[vary[0]] for key in keys], dtype=float)
+        found.append(Scores(keys, levels, m_c[0], replicates, n_seeds))
     return found
 
 
