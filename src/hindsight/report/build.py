@@ -268,12 +268,7 @@ class Texts:
     pages: Mapping[str, Path]
 
     def main(self) -> str:
-        first: dict[str, str] = {}  # by figure, the claim that shows it: the first that has it
-        for judged in self.report.claims:
-            for picture in list(judged.pictures.values())[:1]:
-                first.setdefault(picture.name, judged.claim.id)
-        return _render("replication.md.j2", self.report, page_path=self.markdown,
-                       pages=self.pages, shown=first)  # fmt: skip
+        return _render("replication.md.j2", self.report, page_path=self.markdown, pages=self.pages)
 
     def of(self, name: str, *, short: int = 0) -> str:
         """Render a page of the appendix; with `short`, link to tables of more rows than that."""
