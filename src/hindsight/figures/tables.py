@@ -130,20 +130,17 @@ def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
 
 def value(entry: Entry, facet: str) -> Any:
     """Return an entry's value of a facet."""
-    if facet == "arm":
-        return entry["name"]
-    if facet == "line":
-        level = names.level_label(entry["level"])
-        return f"{entry['name']}, {level}" if level else entry["name"]
-    if facet == "level":
-        return names.level_label(entry["level"])
-    if facet == "place":
-        return entry["condition"]
-    if facet == "prey":
-        return entry["prey"] or entry["condition"]
-    if facet in ("spawn", "task"):
-        return entry[facet] or ""
-    return entry["level"].get(facet, entry["keys"].get(facet))
+    level = names.level_label(entry["level"])
+    facets = {
+        "arm": entry["name"],
+        "level": level,
+        "line": f"{entry['name']}, {level}" if level else entry["name"],
+        "place": entry["condition"],
+        "prey": entry["prey"] or entry["condition"],
+        "spawn": entry["spawn"] or "",
+        "task": entry["task"] or "",
+    }
+    return (entry["keys"] | entry["level"] | facets).get(facet)
 
 
 def values(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> list[Any]:
