@@ -81,13 +81,16 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
     Raises:
         NoResults: there are none.
     """
+
+    def is_alone(entry: Entry) -> bool:
+        return bool(spec.alone) and value(entry, spec.alone[0]) == spec.alone[1]
+
     plan = tables.plan
-    entries = chosen(plan, spec)
+    entries = sorted(chosen(plan, spec), key=is_alone)
     if not entries:
         raise NoResults
     spec = fitted(spec, entries)
-    alone = [e for e in entries if spec.alone and value(e, spec.alone[0]) == spec.alone[1]]
-    usual = [e for e in entries if e not in alone] or entries
+    usual = [e for e in entries if not is_alone(e)] or entries
     facets = [
         list(spec.measures) if facet == MEASURE else values(plan, usual, facet)
         for facet in spec.rows
@@ -102,23 +105,19 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
         sharex="col" if own_x else True, sharey=False if spec.columns == MEASURE else "row",
     )  # fmt: skip
     panels = []
-    for row, column in product(rows, columns):
-        ax = fig.axes[rows.index(row) * len(columns) + columns.index(column)]
+    for ax, (row, column) in zip(fig.axes, product(rows, columns), strict=True):
         where = dict(zip((*spec.rows, spec.columns), (*row, column), strict=True))
         measure = MEASURES[where.pop(MEASURE, spec.measures[0])]
-        here = [e for e in usual if all(value(e, f) == v for f, v in where.items())]
-        apart = {facet: v for facet, v in where.items() if facet not in spec.alone}
-        here += [
-            e for e in alone if e not in here and all(value(e, f) == v for f, v in apart.items())
-        ]
         lines: dict[Any, list[Entry]] = {}
-        for entry in here:
-            line = spec.alone[1] if entry in alone else value(entry, spec.lines)
-            lines.setdefault(line, []).append(entry)
+        for entry in entries:
+            anywhere = spec.alone if is_alone(entry) else ()
+            if all(value(entry, f) == v for f, v in where.items() if f not in anywhere):
+                line = spec.alone[1] if is_alone(entry) else value(entry, spec.lines)
+                lines.setdefault(line, []).append(entry)
         panels.append(Panel(ax, measure, lines))
     _name_panels(fig, spec, rows, columns, int(13 * size[0]))
     shown = looks(plan, usual, spec.lines)
-    if alone:
+    if is_alone(entries[-1]):
         shown |= {spec.alone[1]: style.Look(style.TEXT, (0, (3, 1.5)), "X", 1.3)}
     return Grid(fig, panels, shown, spec)
 
