@@ -4,10 +4,7 @@ An arm with more steps is not better for that reason. Curves are read at the ste
 grid, so that no arm's maximum is taken over more points than another's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,23 +12,17 @@ from hindsight.analysis import metrics
 from hindsight.analysis.reduce import Array, Columns, Reduced
 
 
-@dataclass(frozen=True)
 class Common:
     """What several cells have in common: the smallest budget in steps; the coarsest grid `[step]`
     up to it, which may be empty; and that grid's spacing.
     """
 
-    budget: int
-    grid: Array
-    spacing: float
-
-    @classmethod
-    def of(cls, cells: Sequence[Reduced]) -> Common:
+    def __init__(self, cells: Sequence[Reduced]) -> None:
         end = min(cell.env_steps[-1] for cell in cells)
         grids = [cell.env_steps[cell.env_steps <= end] for cell in cells]
-        spacing = max(float(cell.env_steps[0]) for cell in cells)
-        budget = min(cell.budget for cell in cells)
-        return cls(budget, min(grids, key=len), spacing)
+        self.grid = min(grids, key=len)
+        self.spacing = max(float(cell.env_steps[0]) for cell in cells)
+        self.budget = min(cell.budget for cell in cells)
 
     def to_own_end(self, cell: Reduced) -> Array:
         """Return the coarsest grid `[step]` up to the cell's own budget."""

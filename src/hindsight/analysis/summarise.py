@@ -124,8 +124,7 @@ def make_tables(
         for place, own in grouped(cells, "fidelity", "condition").items()
     }
     compared = {
-        place: Common.of([cell for _, cell in own])
-        for place, own in grouped(cells, *COMPARED).items()
+        place: Common([cell for _, cell in own]) for place, own in grouped(cells, *COMPARED).items()
     }
     summaries = [
         key
@@ -245,7 +244,7 @@ def pair_tests(cells: Sequence[tuple[Key, Reduced]], compared: Sequence[str]) ->
         arms = {key["arm"]: cell for key, cell in own}
         where = {name: own[0][0][name] for name in PLACE}
         for baseline, arm in itertools.combinations(arms, 2):
-            common = Common.of([arms[baseline], arms[arm]])
+            common = Common([arms[baseline], arms[arm]])
             if not common.grid.size:
                 continue
             pair: Key = {"fidelity": fidelity, "level": level} | where
