@@ -199,8 +199,7 @@ def _checked(path: Path, metadata: dict[str, Any]) -> dict[str, Any]:
     try:
         held = hash_of(metadata["spec"])
     except (KeyError, TypeError, AttributeError, ValueError):
-        held = None
-    held = held or metadata["spec_hash"]
+        held = metadata["spec_hash"]
     code = asked[2] and metadata["code"]
     if (asked[1], asked[1], asked[2]) != (held, metadata["spec_hash"], code):
         raise ResultError(
