@@ -59,13 +59,12 @@ class Picture:
 @dataclass(frozen=True)
 class Judged:
     """A claim and, by fidelity, its verdict (the row of claims.json, with the sentence `says`) and
-    its figure, if it was drawn; `missing`: which of the paper's evidence is missing.
+    its figure, if it was drawn.
     """
 
     claim: Claim
     verdicts: dict[str, dict[str, Any]]
     pictures: dict[str, Picture]
-    missing: str
 
     @property
     def summary(self) -> dict[tuple[str, str], list[str]]:
@@ -160,7 +159,7 @@ def read_claims(path: Path, drawn: Mapping[str, Picture] | None = None) -> list[
     for name, rows in verdicts.items():
         figures = {fidelity: CLAIMS[name].figure + ENDINGS[fidelity] for fidelity in rows}
         pictures = {f: drawn[figure] for f, figure in figures.items() if drawn and figure in drawn}
-        found.append(Judged(CLAIMS[name], rows, pictures, words.missing(rows)))
+        found.append(Judged(CLAIMS[name], rows, pictures))
     return found
 
 
