@@ -34,19 +34,17 @@ def sensitivities(cells: Sequence[tuple[Key, Reduced]]) -> list[Key]:
     return rows
 
 
-def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
-    """Return a condition's row and its resampled sensitivity `[draw]`; None with few seeds."""
+def _row(levels: Sequence[Reduced]) -> tuple[Key, Array]:
+    """Return a condition's row and its resampled sensitivity `[draw]`."""
     curves = [scaled_curves(cell)[1] for cell in levels]  # [step, seed]
     tops = np.array([np.nanmax(metrics.median_curve(curve.T)) for curve in curves])
     n_seeds = min(curve.shape[1] for curve in curves)
-    draws = None
-    if n_seeds >= statistics.FEWEST_SEEDS:
-        resampled = [
-            np.nanmax(resampled_medians(curve, draw_seeds(curve.shape[1], [0, i])), axis=0)
-            for i, curve in enumerate(curves)
-        ]
-        draws = metrics.sensitivity(np.stack(resampled, axis=-1))
-    low, high = statistics.NO_INTERVAL if draws is None else statistics.percentile_interval(draws)
+    resampled = [
+        np.fmax.reduce(resampled_medians(curve, draw_seeds(curve.shape[1], [0, i])))
+        for i, curve in enumerate(curves)
+    ]
+    draws = metrics.sensitivity(np.stack(resampled, axis=-1))
+    low, high = statistics.percentile_interval(draws, n_seeds)
     row = {
         "best": tops.max(), "worst": tops.min(),
         "sensitivity_percent": float(metrics.sensitivity(tops)), "low": low, "high": high,
@@ -55,12 +53,10 @@ def _row(levels: Sequence[Reduced]) -> tuple[Key, Array | None]:
     return row, draws
 
 
-def _worst_case(conditions: Sequence[tuple[Key, Array | None]]) -> Key:
+def _worst_case(conditions: Sequence[tuple[Key, Array]]) -> Key:
     """Return the largest sensitivity over conditions; its interval if every condition has one."""
     worst = max((row for row, _ in conditions), key=lambda row: float(row["sensitivity_percent"]))
-    replicates = [draws for _, draws in conditions if draws is not None]
-    low, high = statistics.NO_INTERVAL
-    if len(replicates) == len(conditions):
-        low, high = statistics.percentile_interval(np.nanmax(np.stack(replicates), axis=0))
     fewest = {name: min(row[name] for row, _ in conditions) for name in ("n_levels", "n_seeds")}
+    replicates = np.fmax.reduce([draws for _, draws in conditions])
+    low, high = statistics.percentile_interval(replicates, fewest["n_seeds"])
     return worst | fewest | {"low": low, "high": high, "n_conditions": len(conditions)}

@@ -127,12 +127,10 @@ def probability_of_improvement(
     """
     differences = np.subtract.outer(np.asarray(arm, np.float64), np.asarray(baseline, np.float64))
     wins = (np.sign(differences) + 1.0) / 2.0  # [n, m]
-    if min(wins.shape) < FEWEST_SEEDS:
-        return float(wins.mean()), NO_INTERVAL
     # Counts [draw, n] suffice instead of values [draw, n, m].
     counts = _times_drawn(wins.shape, draws)
     replicates = ((counts[0] @ wins) * counts[1]).sum(axis=1) / wins.size
-    return float(wins.mean()), percentile_interval(replicates)
+    return float(wins.mean()), percentile_interval(replicates, min(wins.shape))
 
 
 def sign_flip_test(differences: ArrayLike) -> float:

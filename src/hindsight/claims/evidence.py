@@ -84,14 +84,12 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
     strata = by_condition(values)
     means = np.array([group.mean() for group in strata])
     n_seeds = min(map(len, strata))
-    interval, detectable = statistics.NO_INTERVAL, NAN
-    if n_seeds >= statistics.FEWEST_SEEDS:
-        replicates = statistics.stratified_means(strata)
-        interval = statistics.percentile_interval(replicates)
-        detectable = FOUND_AT * float(replicates.std())
+    replicates = statistics.stratified_means(strata)
+    detectable = FOUND_AT * float(replicates.std()) if n_seeds >= statistics.FEWEST_SEEDS else NAN
     found = Measured(
-        float(means.mean()), *interval, *statistics.bootstrap([means], statistics.mean),
-        detectable, len(means), n_seeds, int((means > 0).sum()), int((means < 0).sum()),
+        float(means.mean()), *statistics.percentile_interval(replicates, n_seeds),
+        *statistics.bootstrap([means], statistics.mean), detectable, len(means), n_seeds,
+        int((means > 0).sum()), int((means < 0).sum()),
         conditions=values.groupby(level=CONDITION).mean().to_dict(),
     )  # fmt: skip
     return replace(found, **more)
