@@ -23,14 +23,14 @@ from hindsight.specs.cell import DEFAULTS, hash_of
 Columns = dict[str, NDArray[Any]]
 #: The id of the papers' environment, the default of a cell.
 PAPERS_ENVIRONMENT = DEFAULTS["environment"]["id"]
-#: Columns of every algorithm, and only of PPO.
+#: Columns of every algorithm.
 COLUMNS = (
     "phase", "seed", "iteration", "env_steps", "wall_seconds", "cpu_seconds", "episodes",
     "return_mean", "success_rate", "episode_length", "updates",
 )  # fmt: skip
-PPO_ONLY = ("policy_entropy", "log_std", "approx_kl", "value_loss", "s_ratio_after")
 #: Columns of some algorithms only, of newer files, or of evaluation rows; NaN where absent.
 OPTIONAL = (
+    "policy_entropy", "log_std", "approx_kl", "value_loss", "s_ratio_after",
     "hindsight_log_ratio_max", "hindsight_log_ratio_mean", "relabelled_z_squared",
     "relabelled_advantage", "relabelled_share",
     "reward_entropy", "action_entropy", "observation_entropy",
@@ -38,7 +38,7 @@ OPTIONAL = (
     "episode_return", "episode_success", "goal_moved", "goal_displacement",
 )  # fmt: skip
 #: All columns that figures, tables and claims read, and two losses, which `verify` compares.
-KNOWN = (*COLUMNS, *PPO_ONLY, *OPTIONAL)
+KNOWN = (*COLUMNS, *OPTIONAL)
 METADATA = (
     "spec", "spec_hash", "code", "versions", "machine", "device", "precision", "clock",
     "runs_per_axis", "seconds", "runs",
@@ -119,7 +119,7 @@ def _read(path: Path) -> Cell:
     # The only column of text, and therefore slow to sort.
     phases = table["phase"].to_numpy()
     rows = {name: table[name].to_numpy() for name in table.column_names if name != "phase"}
-    absent = dict.fromkeys((*PPO_ONLY, *OPTIONAL), np.full(len(table), np.nan))
+    absent = dict.fromkeys(OPTIONAL, np.full(len(table), np.nan))
     if foreign := sorted(map(str, set(phases) - {"train", "evaluation"})):
         raise ResultError(f"{path}: phase {foreign[0]!r} is neither train nor evaluation")
     order = np.lexsort([rows["env_steps"], rows["seed"]])
