@@ -71,46 +71,19 @@ def of(show: Callable[..., str], *columns: str) -> Callable[[dict[Any, Any]], st
     return lambda row: show(*(row[column] for column in columns))
 
 
-_SEEDS: Column = ("seeds", of(count, "n_seeds"))
-_CONDITIONS: Column = ("conditions", of(count, "n_conditions"))
-_SOLVED: Column = (
-    "seeds solved [95 %]", of(interval, "solved_share", "solved_low", "solved_high")
-)  # fmt: skip
+_ARM: Column = ("algorithm", of(str, "arm"))
+_TASK: Column = ("task", of(str, "task"))
 _CONDITION: list[Column] = [
     ("spawn", of(lambda spawn: SPAWNS.get(spawn, ALL), "spawn")),
     ("prey", of(lambda prey: PREYS.get(prey, ALL), "prey")),
 ]
-_ARM: Column = ("algorithm", of(str, "arm"))
-_TASK: Column = ("task", of(str, "task"))
 #: Only in the tables of an experiment with several levels.
 LEVEL: Column = ("setting", of(str, "level"))
-_SUMMARY: list[Column] = [
-    _SEEDS,
-    ("max. median return (IQR)",
-     of(lambda top, iqr: f"{number(top)} ({number(iqr)})", "max_median_return", "iqr")),
-    ("time to learn, steps", of(count, "time_to_learn_steps")),
-    ("time to learn, minutes", of(number, "time_to_learn_minutes")),
-    _SOLVED,
-    ("mean final return [95 %]", of(interval, "mean_return", "mean_low", "mean_high")),
-]  # fmt: skip
-#: For tasks other than the papers', whose returns have no common scale.
-_TASK_SUMMARY: list[Column] = [
-    _SEEDS,
-    ("success at the end [95 %]", of(interval, "mean_success", "success_low", "success_high")),
-    ("mean success over training [95 %]",
-     of(interval, "mean_success_auc", "success_auc_low", "success_auc_high")),
-    _SOLVED,
-    ("steps until solved, median", of(count, "solve_step_median")),
-]  # fmt: skip
-_AGGREGATE: list[Column] = [
-    _CONDITIONS,
-    _SEEDS,
-    ("interquartile mean of final return [95 %]",
-     of(interval, "iqm_return", "iqm_return_low", "iqm_return_high")),
-    ("mean of final return [95 %]",
-     of(interval, "mean_return", "mean_return_low", "mean_return_high")),
-    _SOLVED,
-]  # fmt: skip
+_CONDITIONS: Column = ("conditions", of(count, "n_conditions"))
+_SEEDS: Column = ("seeds", of(count, "n_seeds"))
+_SOLVED: Column = (
+    "seeds solved [95 %]", of(interval, "solved_share", "solved_low", "solved_high")
+)  # fmt: skip
 _METRICS = {
     "auc": "area under the curve",
     "final_return": "final return",
@@ -128,36 +101,56 @@ _TESTS: list[Column] = [
     ("probability of improvement [95 %]",
      of(interval, "probability_of_improvement", "probability_low", "probability_high")),
 ]  # fmt: skip
-_SENSITIVITY: list[Column] = [
-    _SEEDS,
-    ("best scaled return", of(number, "best")),
-    ("worst scaled return", of(number, "worst")),
-    ("sensitivity, % [95 %]",
-     of(partial(interval, digits=0), "sensitivity_percent", "low", "high")),
-]  # fmt: skip
-_M_C: list[Column] = [_SEEDS, ("M_c [95 %]", of(interval, "m_c", "m_c_low", "m_c_high"))]
-_BEST: list[Column] = [
-    _CONDITIONS,
-    _SEEDS,
-    ("best by M_c [95 %]", of(setting, "best_level", "best_to", "low", "high")),
-    ("its M_c", of(number, "m_c")),
-]
-
-
 #: The title and the columns of the tables that `summarise` writes, by file name.
 TABLES: dict[str, tuple[str, list[Column]]] = {
-    "aggregate.csv": ("All conditions together", [LEVEL, _ARM, *_AGGREGATE]),
-    "summary.csv": ("By condition", [*_CONDITION, LEVEL, _ARM, *_SUMMARY]),
-    "sensitivity.csv": ("Sensitivity", [*_CONDITION, _ARM, *_SENSITIVITY]),
-    "best_level.csv": ("Best setting", [*_CONDITION, _ARM, *_BEST]),
-    "m_c.csv": ("M_c by setting", [*_CONDITION, LEVEL, _ARM, *_M_C]),
+    "aggregate.csv": ("All conditions together", [
+        LEVEL, _ARM, _CONDITIONS, _SEEDS,
+        ("interquartile mean of final return [95 %]",
+         of(interval, "iqm_return", "iqm_return_low", "iqm_return_high")),
+        ("mean of final return [95 %]",
+         of(interval, "mean_return", "mean_return_low", "mean_return_high")),
+        _SOLVED,
+    ]),
+    "summary.csv": ("By condition", [
+        *_CONDITION, LEVEL, _ARM, _SEEDS,
+        ("max. median return (IQR)",
+         of(lambda top, iqr: f"{number(top)} ({number(iqr)})", "max_median_return", "iqr")),
+        ("time to learn, steps", of(count, "time_to_learn_steps")),
+        ("time to learn, minutes", of(number, "time_to_learn_minutes")),
+        _SOLVED,
+        ("mean final return [95 %]", of(interval, "mean_return", "mean_low", "mean_high")),
+    ]),
+    "sensitivity.csv": ("Sensitivity", [
+        *_CONDITION, _ARM, _SEEDS,
+        ("best scaled return", of(number, "best")),
+        ("worst scaled return", of(number, "worst")),
+        ("sensitivity, % [95 %]",
+         of(partial(interval, digits=0), "sensitivity_percent", "low", "high")),
+    ]),
+    "best_level.csv": ("Best setting", [
+        *_CONDITION, _ARM, _CONDITIONS, _SEEDS,
+        ("best by M_c [95 %]", of(setting, "best_level", "best_to", "low", "high")),
+        ("its M_c", of(number, "m_c")),
+    ]),
+    "m_c.csv": ("M_c by setting", [
+        *_CONDITION, LEVEL, _ARM, _SEEDS,
+        ("M_c [95 %]", of(interval, "m_c", "m_c_low", "m_c_high")),
+    ]),
     "tests.csv": ("Pairwise tests", [*_CONDITION, LEVEL, *_TESTS]),
-}
-#: The columns for other tasks than the papers'; their other tables have no rows.
-OF_TASKS = {
-    "summary.csv": [_TASK, LEVEL, _ARM, *_TASK_SUMMARY],
+}  # fmt: skip
+#: The columns for other tasks than the papers', whose returns have no common scale; their other
+#: tables have no rows.
+OF_TASKS: dict[str, list[Column]] = {
+    "summary.csv": [
+        _TASK, LEVEL, _ARM, _SEEDS,
+        ("success at the end [95 %]", of(interval, "mean_success", "success_low", "success_high")),
+        ("mean success over training [95 %]",
+         of(interval, "mean_success_auc", "success_auc_low", "success_auc_high")),
+        _SOLVED,
+        ("steps until solved, median", of(count, "solve_step_median")),
+    ],
     "tests.csv": [_TASK, LEVEL, *_TESTS],
-}
+}  # fmt: skip
 
 
 def table(
