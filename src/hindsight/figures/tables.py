@@ -53,8 +53,7 @@ class Tables:
     def runs(self, measure: Measure) -> pd.DataFrame:
         """Return a row per run, with the measure as `value`."""
         key = [*CELL, "role", "seed"]
-        ends = ["end_step"] if measure.column == "learn_step" else []
-        found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column, *ends])
+        found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column, "end_step"])
         if measure.table == "evaluations":  # the mean over training
             means = found.groupby(key, sort=False)[measure.column].mean()
             found = means.reset_index()
@@ -62,10 +61,10 @@ class Tables:
             rows = self.read("seed_curves.parquet", ["seed", "env_steps", "episode_success"])
             early = early_success(rows).rename("early_success").reset_index()
             found = found.drop(columns="early_success").merge(early, on=["arm", "seed"])
-        value = found[measure.column].astype(float) / measure.unit
-        if ends:  # a run that never learns counts as its budget
-            value = value.fillna(found["end_step"].astype(float) / measure.unit)
-        found = found[key].assign(value=value).dropna(subset=["value"])
+        value = found[measure.column].astype(float)
+        if measure.column == "learn_step":  # a run that never learns counts as its budget
+            value = value.fillna(found["end_step"])
+        found = found[key].assign(value=value / measure.unit).dropna(subset=["value"])
         if measure.role:
             found = found[found["role"] == measure.role]
         if not measure.over:
