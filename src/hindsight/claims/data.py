@@ -8,9 +8,6 @@ import yaml
 
 from hindsight.specs.reading import YAML
 
-FOLDER = Path(__file__).parent
-FILES = ("ppo_her.yaml", "meher.yaml")
-
 
 @dataclass(frozen=True)
 class Change:
@@ -59,8 +56,9 @@ def _claim(name: str, paper: str, entry: dict[str, Any]) -> Claim:
 
 def _read() -> tuple[dict[str, str], dict[str, Claim]]:
     titles, claims = {}, {}
-    for name in FILES:
-        paper = yaml.load((FOLDER / name).read_text(encoding="utf-8"), YAML)
+    for name in ("ppo_her.yaml", "meher.yaml"):
+        text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+        paper = yaml.load(text, YAML)
         titles[paper["paper"]] = paper["title"]
         for key, entry in paper["claims"].items():
             claims[key] = _claim(key, paper["paper"], entry)
