@@ -54,6 +54,9 @@ class Curve:
     def end(self) -> float:
         return float(self.x[-1])
 
+    def in_units(self, unit: float) -> "Curve":
+        return replace(self, x=self.x / unit, seeds=[run / [unit, 1.0] for run in self.seeds])
+
 
 def curve_of(rows: pd.DataFrame, x: str, measure: Measure) -> Curve | None:
     """Return the curve of a cell's rows (seed, x, the measure's column); None without values."""
@@ -86,6 +89,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     unlike = _timed_unlike(tables, own) if spec.x == "minutes" else set()
     drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
     unit, x_label = _scale_x(own, drawn)
+    drawn = {key: curve.in_units(unit) for key, curve in drawn.items()}
     # Before anything is drawn, so that matplotlib does not fit the axes to each line anew.
     for first, *_ in panels.sharing(own.panels, "y"):
         style.scale(first.ax, first.measure.limits, log=first.measure.log)
@@ -98,11 +102,11 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         for order, (name, entries) in enumerate(panel.lines.items()):
             key, look = key_of(entries[0]), own.looks[name]
             if (curve := drawn.get((panel.measure.column, key))) is not None:
-                _draw_seeds(panel.ax, curve, unit, look, min(0.6, faint))
+                _draw_seeds(panel.ax, curve, look, min(0.6, faint))
                 shown = replace(look, marker="none") if own.many else look
-                _draw_median(panel.ax, curve, unit, shown, order, band=few)
+                _draw_median(panel.ax, curve, shown, order, band=few)
                 dotted = few and panel.measure.limits is not None
-                marks |= _mark_end(panel.ax, curve, unit, look, ended.get(key, ""), few=dotted)
+                marks |= _mark_end(panel.ax, curve, look, ended.get(key, ""), few=dotted)
         _note_absent(
             panel, {key for column, key in found if column == panel.measure.column}, unlike
         )
@@ -174,38 +178,32 @@ def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, 
     return unit, f"{label}, logarithmic" if log else label
 
 
-def _draw_median(
-    ax: Axes, curve: Curve, unit: float, look: style.Look, order: int, *, band: bool
-) -> None:
+def _draw_median(ax: Axes, curve: Curve, look: style.Look, order: int, *, band: bool) -> None:
     """Draw median and quartiles, with staggered markers so that equal curves stay visible."""
-    x = curve.x / unit
     if band:
-        ax.fill_between(x, curve.low, curve.high, color=look.colour, alpha=0.16, linewidth=0)
+        ax.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.16, linewidth=0)
     every = (0.06 + 0.045 * (order % 5), 0.26)
-    ax.plot(x, curve.middle, **look.drawn(markersize=3.2, markevery=every, zorder=3))
+    ax.plot(curve.x, curve.middle, **look.drawn(markersize=3.2, markevery=every, zorder=3))
 
 
-def _draw_seeds(ax: Axes, curve: Curve, unit: float, look: style.Look, alpha: float) -> None:
+def _draw_seeds(ax: Axes, curve: Curve, look: style.Look, alpha: float) -> None:
     """Draw every seed as a thin line, rasterized so that the PDF stays small."""
-    lines = [run / [unit, 1.0] for run in curve.seeds]
-    bundle = LineCollection(lines, colors=look.colour, linewidths=0.45, alpha=alpha)
+    bundle = LineCollection(curve.seeds, colors=look.colour, linewidths=0.45, alpha=alpha)
     bundle.set(zorder=0.7, rasterized=True)  # above the grid
     ax.add_collection(bundle, autolim=False)
     if ax.get_autoscaley_on():
-        ends = [run[[run[:, 1].argmin(), run[:, 1].argmax()]] for run in lines]
+        ends = [run[[run[:, 1].argmin(), run[:, 1].argmax()]] for run in curve.seeds]
         ax.update_datalim(np.concatenate(ends), updatex=False)
     ax.set_rasterization_zorder(1)
 
 
-def _mark_end(
-    ax: Axes, curve: Curve, unit: float, look: style.Look, ended: str, *, few: bool
-) -> set[str]:
+def _mark_end(ax: Axes, curve: Curve, look: style.Look, ended: str, *, few: bool) -> set[str]:
     """Mark the reason where a line ends before its axis; return it in a set.
 
     If `few`, perfect lines are continued by dots. A median below the top means that half of the
     runs became perfect and the others did not learn.
     """
-    end, last, high = curve.end / unit, curve.middle[-1], ax.get_xlim()[1]
+    end, last, high = curve.end, curve.middle[-1], ax.get_xlim()[1]
     if ended not in ENDS or end > 0.9 * high:
         return set()
     if ended == "early" and few and last < NEAR_TOP:
