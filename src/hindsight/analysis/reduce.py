@@ -23,11 +23,10 @@ EVALUATION_COLUMNS = (
 )  # fmt: skip
 #: The return at which a run has learned: nine of ten episodes succeed.
 LEARNED_RETURN = 0.8
-#: Columns of training rows that are kept for every seed; PUSH is computed from three others.
-PUSH = "copies_push"
+#: Columns of training rows that are kept for every seed.
 TRACED = (
     "policy_entropy", "log_std", "hindsight_log_ratio_max", "critic_loss", "q_mean",
-    "episode_return", "episode_success", PUSH,
+    "episode_return", "episode_success",
 )  # fmt: skip
 
 
@@ -99,8 +98,8 @@ def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
 
     success, returns, updates = (matrix(c) for c in ("success_rate", "return_mean", "updates"))
     minutes = matrix(cell.clock_column) / 60.0
-    traces = {name: matrix(name) for name in TRACED if name != PUSH}
-    traces[PUSH] = copies_push(
+    traces = {name: matrix(name) for name in TRACED}
+    traces["copies_push"] = copies_push(
         *map(matrix, ("relabelled_share", "relabelled_advantage", "relabelled_z_squared"))
     )
     episodes = matrix("episodes")
