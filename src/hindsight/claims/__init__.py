@@ -5,7 +5,6 @@ interval, and `rules` turns that into a verdict.
 """
 
 import json
-import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 from hindsight.analysis.summarise import read_plan
 from hindsight.claims.data import CLAIMS, Claim
-from hindsight.claims.evidence import Evidence, Measured, Untested
+from hindsight.claims.evidence import NAN, Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
 from hindsight.io.files import as_json, write_if_changed
@@ -37,12 +36,11 @@ class Verdict:
     beside: dict[str, Measured | None] = field(default_factory=dict)
 
 
-def evaluate(tables_dir: str | Path) -> list[Verdict]:
+def evaluate(directory: Path) -> list[Verdict]:
     """Return a verdict for every claim under every fidelity found in results/tables/<source>.
 
     Both fidelities are judged if none is found.
     """
-    directory = Path(tables_dir)
     plans = [read_plan(path) for path in sorted(directory.glob("*/plan.json"))]
     found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
@@ -56,8 +54,7 @@ def judged(claim: Claim, evidence: Evidence) -> Verdict:
         measured = measure(evidence, **claim.arguments)
         holds = RULES[claim.rule].holds(measured, **claim.limits)
     except Untested as reason:
-        nothing = Measured(math.nan)
-        return Verdict(claim.id, evidence.fidelity, "not tested", nothing, str(reason))
+        return Verdict(claim.id, evidence.fidelity, "not tested", Measured(NAN), str(reason))
     beside: dict[str, Measured | None] = {}
     for words, more in claim.beside.items():
         beside[words] = None
