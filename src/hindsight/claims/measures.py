@@ -115,23 +115,22 @@ def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
         raise Untested("the rival has no results")
     if other[time].isna().all() and her[time].isna().all():
         raise Untested(NOTHING)
-    ratios, sides, ratio_of, censored = [], dict[str, int](), dict[str, float](), 0
+    ratios, sides, ratio_of, censored = [], [], dict[str, float](), 0
     for place, mine in her.groupby(CONDITION, sort=False):
         arms = [own for _, own in other[other[CONDITION] == place].groupby("arm", sort=False)]
         if not arms:
             continue
         fastest = min(arms, key=lambda own: _median(own[time]))
-        sides[str(place)] = min(_before(mine, own, time) for own in arms)
+        sides.append(min(_before(mine, own, time) for own in arms))
         if np.isfinite([_median(mine[time]), _median(fastest[time])]).all():
             values = (_log_time(fastest, time) - _log_time(mine, time)).dropna()
             ratios.append(values)
             ratio_of[str(place)] = float(values.mean())
             censored += int(fastest[time].isna().sum())
-    count = {side: sum(own == side for own in sides.values()) for side in (1, 0, -1)}
     counts: dict[str, Any] = {
-        "n_conditions": len(sides), "ahead": count[1], "behind": count[-1], "open": count[0],
-        "missing": sizes(summary[summary["arm"].isin({*her["arm"], *other["arm"]})]),
-        "conditions": ratio_of, "words": {
+        "n_conditions": len(sides), "ahead": sides.count(1), "behind": sides.count(-1),
+        "open": sides.count(0), "conditions": ratio_of,
+        "missing": sizes(summary[summary["arm"].isin({*her["arm"], *other["arm"]})]), "words": {
             "compared": len(ratios), "never": int(other[time].isna().sum()), "runs": len(other),
             "censored": censored,
         },
