@@ -1,5 +1,6 @@
 """Read the papers' claims, one file per paper."""
 
+import datetime
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from hindsight.specs.reading import YAML
 class Change:
     """A change to a rule after results were seen; `before`: the old verdicts by fidelity."""
 
-    date: str
+    date: datetime.date
     what: str
-    before: dict[str, str]
+    before: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Claim:
     unit: str
     says: str
     figure: str
-    dated: str
+    dated: datetime.date
     by_condition: str = ""
     changes: list[Change] = field(default_factory=list)
     beside: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -45,12 +46,10 @@ def _claim(name: str, paper: str, entry: dict[str, Any]) -> Claim:
     values = dict(entry)
     ((measure, arguments),) = values.pop("measure").items()
     ((rule, limits),) = values.pop("rule").items()
-    changes = [
-        Change(str(c["date"]), c["what"], c.get("before", {})) for c in values.pop("changes", ())
-    ]
+    changes = [Change(**change) for change in values.pop("changes", ())]
     return Claim(
         name, paper, measure=measure, arguments=arguments or {}, rule=rule, limits=limits or {},
-        dated=str(values.pop("dated")), changes=changes, **values,
+        changes=changes, **values,
     )  # fmt: skip
 
 
