@@ -227,7 +227,9 @@ def _chapter(
     for entry in plan["entries"]:
         text = level_text(entry["level"])
         if cells.setdefault(entry["cell"], text) == text:  # skip levels that reuse another's cell
-            settings[text] = _setting(entry["level"], of_tasks)
+            # Only on the papers' task does `final` imply one copy.
+            each = [{key: x} for key, x in entry["level"].items()] if of_tasks else [entry["level"]]
+            settings[text] = ", ".join(map(level_label, each))
     own = [picture for picture in drawn.values() if picture.experiment == name]
     chapter = Chapter(name, plan["title"], plan["figures"], own)
     for file, (title, columns) in present.TABLES.items():
@@ -246,13 +248,6 @@ def _chapter(
             table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"], note)
             chapter.tables.setdefault(file, []).append(table)
     return chapter
-
-
-def _setting(level: Mapping[str, Any], of_tasks: bool) -> str:
-    """Return a level's label; only on the papers' task does `final` imply one copy."""
-    if not of_tasks:
-        return level_label(level)
-    return ", ".join(level_label({key: value}) for key, value in level.items())
 
 
 @dataclass(frozen=True)
