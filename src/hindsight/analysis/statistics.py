@@ -8,7 +8,6 @@ return NaN.
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -22,9 +21,6 @@ DRAWS = 2000
 FLIPS = 20_000
 EXACT_UP_TO = 12
 FEWEST_SEEDS = 5
-#: The normal distribution's quantile at 0.975.
-NORMAL_95 = NormalDist().inv_cdf(0.975)
-
 
 Interval = tuple[float, float]  # lower and upper bound, or NaN
 NO_INTERVAL: Interval = (float("nan"), float("nan"))

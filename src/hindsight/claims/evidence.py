@@ -19,7 +19,7 @@ CONDITION = "condition"
 RUN = [CONDITION, "seed"]
 NAN = float("nan")
 #: The difference, in standard errors, that a two-sided 5 % test detects with 80 % power.
-FOUND_AT = statistics.NORMAL_95 + NormalDist().inv_cdf(0.8)
+FOUND_AT = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
 #: How many missing cells are named.
 NAMED = 12
 #: The columns that are read of seed_curves.parquet, the only large table.
