@@ -24,10 +24,6 @@ class Common:
         self.spacing = max(float(cell.env_steps[0]) for cell in cells)
         self.budget = min(cell.budget for cell in cells)
 
-    def to_own_end(self, cell: Reduced) -> Array:
-        """Return the coarsest grid `[step]` up to the cell's own budget."""
-        return self.spacing * np.arange(1, cell.budget // self.spacing + 1)
-
     def runs(self, cell: Reduced) -> Columns:
         """Return the runs' statistics at the end of the common grid, by seed."""
         returns = at(self.grid, cell, cell.carried_returns)

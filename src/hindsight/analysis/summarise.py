@@ -192,7 +192,7 @@ def _coarse_row(cell: Reduced, common: Common) -> Key:
     """Return maxima and time to LEVEL on the coarsest grid of a condition's arms: up to the arm's
     own end, and (`common`) within the steps that all of them had; NaN without a value.
     """
-    steps = common.to_own_end(cell)
+    steps = common.spacing * np.arange(1, cell.budget // common.spacing + 1)
     returns = cell.carried_returns if cell.unit_returns else np.full_like(cell.returns, np.nan)
     whole, shared = (metrics.median_curve(at(x, cell, returns)) for x in (steps, common.grid))
     return {
