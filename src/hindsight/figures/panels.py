@@ -91,12 +91,11 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
         raise NoResults
     spec = fitted(spec, entries)
     usual = [e for e in entries if not is_alone(e)] or entries
-    facets = [
+    *facets, columns = (
         list(spec.measures) if facet == MEASURE else values(plan, usual, facet)
-        for facet in spec.rows
-    ]
+        for facet in (*spec.rows, spec.columns)
+    )
     rows = list(product(*facets))
-    columns = list(spec.measures) if spec.columns == MEASURE else values(plan, usual, spec.columns)
     own_x = spec.columns == "task" or not any(e["spawn"] for e in entries)
     if spec.columns == MEASURE:
         own_x |= len({MEASURES[name].limits for name in spec.measures}) > 1
