@@ -16,14 +16,7 @@ from torch import Tensor
 
 from hindsight.relabel import goals
 from hindsight.relabel.task import Task
-from hindsight.replay.rollout import (
-    Cuts,
-    Rollout,
-    Trajectories,
-    at_step,
-    segment_ends,
-    segment_starts,
-)
+from hindsight.replay.rollout import Cuts, Rollout, Trajectories, at_step
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.streams import Purpose, stream
 
@@ -87,7 +80,7 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
     """
     runs, envs, steps = rollout.rewards.shape
     step = torch.arange(steps, device=uniform.device).expand(runs, envs, steps)
-    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
+    first, last = rollout.first, rollout.last
     # The k goals of a step are consecutive.
     of_each = (x.repeat_interleave(spec.k, dim=2) for x in (step, step - first, last - step + 1))
     chosen = goals.drawn(goals.STRATEGIES[spec.strategy](*of_each), uniform.flatten(2))
@@ -136,7 +129,7 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     time limit, is rewarded at every step that achieves the goal, and is bootstrapped from its last
     observation.
     """
-    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
+    first, last = rollout.first, rollout.last
     learned = rollout.whole
     if spec.copies == "failed":
         learned = learned & ~rollout.success.gather(-1, last)
@@ -180,7 +173,7 @@ def described_copies(
     def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
         return x.repeat_interleave(k, dim=1)
 
-    terminated = ends = copied(rollout.ends)
+    terminated = ends = copied(rollout.over)
     cuts = None
     if rollout.cuts is not None:
         # An episode that terminated without success terminates under any goal.  One that ended
@@ -191,8 +184,7 @@ def described_copies(
     if rollout.rest is not None:
         rewards = rewards + copied(rollout.rest)
     if task.terminates_on_success or cut_at_success:
-        first = copied(segment_starts(rollout.starts))
-        reached_before = _so_far(success, first) - success.long() > 0
+        reached_before = _so_far(success, copied(rollout.first)) - success.long() > 0
         valid = valid & ~reached_before
         ends = success | ends
         cuts = cuts and cuts._replace(truncated=cuts.truncated & ~success)

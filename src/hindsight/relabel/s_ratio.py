@@ -76,12 +76,12 @@ def described(
     no outcome: they are kept for training and count neither as successes nor as failures.
     """
     runs, envs, steps = rollout.rewards.shape
-    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
+    first, last = rollout.first, rollout.last
     # Drawn first, because `failure_goals` draws a number of goals that depends on all runs.
     priority = draw(3, envs * steps)
     unreached, can_fail = failure_goals(rollout, spec, task, draw)
 
-    episode = (rollout.whole & rollout.first_steps).flatten(1)  # flags each episode's first step
+    episode = (rollout.whole & rollout.starts).flatten(1)  # flags each episode's first step
     succeeded = rollout.success.gather(-1, last).flatten(1)
     real_success, real_failure = episode & succeeded, episode & ~succeeded
     failing = episode & can_fail.flatten(1)
@@ -116,9 +116,9 @@ def failure_goals(
     lies in the goal space and further than the threshold from every achieved goal of the episode.
     """
     g = rollout.next_achieved.shape[-1]
-    begins = rollout.whole & rollout.first_steps
+    begins = rollout.whole & rollout.starts
     run, env, start = begins.nonzero(as_tuple=True)  # [episode] each, sorted by run
-    last = segment_ends(rollout.ends)[run, env, start]
+    last = rollout.last[run, env, start]
     longest = int((last - start).max()) + 1 if len(run) else 0
     steps = torch.minimum(start[:, None] + torch.arange(longest, device=run.device), last[:, None])
     points = torch.cat(
@@ -178,8 +178,7 @@ def released(
     the value added at a truncation: A is at most 1/2, and a failure copy counts as a failure.
     """
     real = Trajectories.real(rollout)
-    first = segment_starts(rollout.starts)
-    complete = _followed(rollout.starts) & rollout.starts.gather(-1, first)
+    complete = _followed(rollout.starts) & rollout.starts.gather(-1, rollout.first)
     terminal = (rollout.rewards * complete).sum((1, 2)) / complete.sum((1, 2)).clamp(min=1)
     share = (2 * s_ratio - (terminal + 1) / 2).clamp(0, 1)
     copies = mixture(rollout, task, share, draw)
@@ -227,10 +226,9 @@ def mixture(rollout: Rollout, task: Task, share: Tensor, draw: Draw) -> Trajecto
     *drawn again at every step*.
     """
     runs, envs, steps = rollout.rewards.shape
-    first, last = segment_starts(rollout.starts), segment_ends(rollout.ends)
-    is_final = draw(envs, steps).gather(-1, first) < share.view(runs, 1, 1)
+    is_final = draw(envs, steps).gather(-1, rollout.first) < share.view(runs, 1, 1)
     anywhere = task.goals(draw(envs, steps, rollout.next_achieved.shape[-1]))
-    final = at_step(rollout.achieved, last)
+    final = at_step(rollout.achieved, rollout.last)
     return released_copies(rollout, task, torch.where(is_final[..., None], final, anywhere))
 
 

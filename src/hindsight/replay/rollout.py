@@ -70,6 +70,16 @@ class Rollout:
         return before - after
 
     @property
+    def first(self) -> Tensor:
+        """[run, env, step]: index of the first step of the step's segment."""
+        return segment_starts(self.starts)
+
+    @property
+    def last(self) -> Tensor:
+        """[run, env, step]: index of the last step of the step's segment."""
+        return segment_ends(self.over)
+
+    @property
     def first_steps(self) -> Tensor:
         """[run, env, step] bool: the first step of a segment."""
         first = self.starts.clone()
@@ -79,15 +89,7 @@ class Rollout:
     @property
     def whole(self) -> Tensor:
         """[run, env, step] bool: the step's episode begins and ends within the rollout."""
-        first, last = segment_starts(self.starts), segment_ends(self.ends)
-        return self.starts.gather(-1, first) & self.over.gather(-1, last)
-
-    @property
-    def ends(self) -> Tensor:
-        """[run, env, step] bool: the last step of a segment."""
-        ends = self.over.clone()
-        ends[..., -1] = True
-        return ends
+        return self.starts.gather(-1, self.first) & self.over.gather(-1, self.last)
 
 
 @dataclass(frozen=True)

@@ -301,7 +301,7 @@ def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
     the first.  `goal_displacement`: mean distance between the two, divided by the mean distance
     from the first achieved to the first desired goal, so that tasks of different size compare.
     """
-    first = segment_starts(rollout.starts)
+    first = rollout.first
     began, desired = at_step(rollout.achieved, first), at_step(rollout.desired, first)
     ended = rollout.next_achieved
     _, same = task.reward(ended, began, torch.zeros_like(rollout.success))
