@@ -46,7 +46,7 @@ def balanced(
     """Real trajectories and copies of some runs, all by default."""
     runs = range(len(case.seeds)) if runs is None else runs
     draws = Draws([case.seeds[run] for run in runs], 1, CPU)
-    rollout = case.rollout.select(torch.tensor(runs))
+    rollout = case.rollout.map(lambda x: x[[*runs]])
     targets = torch.tensor([target[run] for run in runs])
     return s_ratio.BALANCE[spec.fidelity](rollout, spec, case.task, targets, draws)
 

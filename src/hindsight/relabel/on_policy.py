@@ -129,20 +129,15 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     time limit, is rewarded at every step that achieves the goal, and is bootstrapped from its last
     observation.
     """
-    first, last = rollout.first, rollout.last
-    learned = rollout.whole
+    rollout = rollout.map(lambda x: x.repeat_interleave(spec.k, dim=1))  # [run, env * k, ...]
+    first, last, valid = rollout.first, rollout.last, rollout.whole
     if spec.copies == "failed":
-        learned = learned & ~rollout.success.gather(-1, last)
+        valid = valid & ~rollout.success.gather(-1, last)
     away = _away(rollout.next_achieved, rollout.achieved, first)
     if spec.only_if_moved:
-        learned = learned & (_so_far(away, first).gather(-1, last) > 0)
+        valid = valid & (_so_far(away, first).gather(-1, last) > 0)
     if spec.after_contact:
-        learned = learned & (_so_far(away, first) > 0)
-
-    def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
-        return x.repeat_interleave(spec.k, dim=1)
-
-    first, last, valid, away = copied(first), copied(last), copied(learned), copied(away)
+        valid = valid & (_so_far(away, first) > 0)
     # One random number per episode and copy: that of the episode's first step.
     number = uniform.movedim(-1, 2).flatten(1, 2).gather(-1, first)
     if spec.moved_goals and spec.strategy != "final":
@@ -153,7 +148,7 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
         chosen = goals.drawn(seen_from_first, number)
     if spec.moved_goals:
         valid = valid & away.gather(-1, chosen)
-    goal = at_step(copied(rollout.next_achieved), chosen)
+    goal = at_step(rollout.next_achieved, chosen)
     if spec.inside is not None:
         valid = valid & task.contains(goal / spec.inside)
     return described_copies(rollout, task, goal, valid, spec.cut_at_success)
@@ -162,39 +157,34 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
 def described_copies(
     rollout: Rollout, task: Task, goal: Tensor, valid: Tensor, cut_at_success: bool = False
 ) -> Trajectories:
-    """Copies with the goals [run, env * k, step, goal], the same at every step of an episode.
+    """A copy of each path with the goals [run, env, step, goal], the same throughout an episode.
 
     Their rewards include the part of the original rewards that goals do not explain (`rest`).
 
-    valid: [run, env * k, step] bool, the steps to learn from if the copy has not ended before.
+    valid: [run, env, step] bool, the steps to learn from if the copy has not ended before.
     """
-    k = goal.shape[1] // rollout.rewards.shape[1]
-
-    def copied(x: Tensor) -> Tensor:  # [run, env, step, ...] -> [run, env * k, step, ...]
-        return x.repeat_interleave(k, dim=1)
-
-    terminated = ends = copied(rollout.over)
+    terminated = ends = rollout.over
     cuts = None
     if rollout.cuts is not None:
         # An episode that terminated without success terminates under any goal.  One that ended
         # early, at its own goal, would have continued under another one.
-        terminated = copied(rollout.terminated & ~rollout.success)
-        cuts = Cuts(ends & ~terminated, with_goal(copied(rollout.cuts.next_obs), goal))
-    rewards, success = task.reward(copied(rollout.next_achieved), goal, terminated)
+        terminated = rollout.terminated & ~rollout.success
+        cuts = Cuts(ends & ~terminated, with_goal(rollout.cuts.next_obs, goal))
+    rewards, success = task.reward(rollout.next_achieved, goal, terminated)
     if rollout.rest is not None:
-        rewards = rewards + copied(rollout.rest)
+        rewards = rewards + rollout.rest
     if task.terminates_on_success or cut_at_success:
-        reached_before = _so_far(success, copied(rollout.first)) - success.long() > 0
+        reached_before = _so_far(success, rollout.first) - success.long() > 0
         valid = valid & ~reached_before
         ends = success | ends
         cuts = cuts and cuts._replace(truncated=cuts.truncated & ~success)
     return Trajectories(
-        with_goal(copied(rollout.obs), goal),
-        copied(rollout.actions),
+        with_goal(rollout.obs, goal),
+        rollout.actions,
         rewards,
         success,
         ends,
-        copied(rollout.last_obs),
+        rollout.last_obs,
         valid,
         cuts,
     )

@@ -4,6 +4,7 @@ A *rollout* is a fixed number of steps of every environment of every run.  The p
 inside a rollout is a *segment*; the first and the last segment of a rollout may be incomplete.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -33,11 +34,11 @@ class Rollout:
     cuts: Cuts | None = None  # None: the environment never truncates
     rest: Tensor | None = None  # [run, env, step], the part of the rewards that no goal explains
 
-    def select(self, runs: Tensor) -> "Rollout":
-        """Return the rollout of the runs with these indices."""
-        of_runs = {name: x[runs] for name, x in vars(self).items() if isinstance(x, Tensor)}
-        cuts = self.cuts and Cuts(*(x[runs] for x in self.cuts))
-        return replace(self, **of_runs, cuts=cuts)
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Rollout":
+        """Return the rollout with every tensor [run, env, ...] changed, such as to fewer runs."""
+        changed = {name: change(x) for name, x in vars(self).items() if isinstance(x, Tensor)}
+        cuts = self.cuts and Cuts(*map(change, self.cuts))
+        return replace(self, **changed, cuts=cuts)
 
     @property
     def over(self) -> Tensor:

@@ -89,7 +89,7 @@ class OnPolicyRuns(Runs):
 
     def _learn(self, rollout: Rollout, mode: Mode, runs: Tensor) -> dict[str, Tensor]:
         """Relabel, estimate advantages and update the runs with these indices; returns columns."""
-        part, rollout = self.optimiser.take(runs), rollout.select(runs)
+        part, rollout = self.optimiser.take(runs), rollout.map(lambda x: x[runs])
         seeds = [self.seeds[i] for i in runs.tolist()]
         spec = self.algorithm
         real, copies = self._relabel(rollout, mode, seeds)
