@@ -457,19 +457,18 @@ class ReplayBuffer:
         first = self.position + steps - self.n_slots  # the first step that remains
         while first > 0 and (taken := self.oldest < first).any():
             for run, env in zip(*taken.nonzero(), strict=True):
-                self._drop(run, env)
-
-    def _drop(self, run: int, env: int) -> None:
-        """Drop the oldest finished episode of an environment."""
-        self.oldest[run, env] += self.left[run, env, self.oldest[run, env] % self.n_slots]
+                begin = int(self.oldest[run, env])
+                self.oldest[run, env] += self.left[run, env, begin % self.n_slots]
+                self._mark(run, env, begin, int(self.oldest[run, env]), finished=False)
 
     def _finish(self, over: NDArray[np.bool_]) -> None:
         """Close the open episodes of the environments `over` [run, env]."""
         for run, env in zip(*over.nonzero(), strict=True):
-            self._close(run, env)
+            steps = int(self.elapsed[run, env])
+            begin = self.position - steps
+            self.left[run, env, self._slots(begin, steps)] = np.arange(steps, 0, -1)
+            self._mark(run, env, begin, self.position, finished=True)
         self.elapsed[over] = 0
 
-    def _close(self, run: int, env: int) -> None:
-        steps = int(self.elapsed[run, env])
-        slots = self._slots(self.position - steps, steps)
-        self.left[run, env, slots] = np.arange(steps, 0, -1)
+    def _mark(self, run: int, env: int, begin: int, end: int, *, finished: bool) -> None:
+        """Called when the steps `begin` to `end` - 1 of an environment are finished or dropped."""

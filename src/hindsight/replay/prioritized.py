@@ -183,17 +183,6 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         run, leaf = np.indices(self._tree.leaves.shape).reshape(2, -1)
         self._tree.set(run, leaf, np.asarray(saved["priorities"]).ravel())
 
-    def _drop(self, run: int, env: int) -> None:
-        first = int(self.oldest[run, env])
-        super()._drop(run, env)
-        self._set(run, env, first, int(self.oldest[run, env]), 0.0)
-
-    def _close(self, run: int, env: int) -> None:
-        super()._close(run, env)
-        first = self.position - int(self.elapsed[run, env])
-        self._set(run, env, first, self.position, float(self.largest[run]))
-
-    def _set(self, run: int, env: int, first: int, end: int, value: float) -> None:
-        """Set priority^alpha of the steps `first` to `end` - 1 of an environment."""
-        leaf = env * self.n_slots + np.arange(first, end) % self.n_slots
-        self._tree.set(run, leaf, value)
+    def _mark(self, run: int, env: int, begin: int, end: int, *, finished: bool) -> None:
+        leaf = env * self.n_slots + np.arange(begin, end) % self.n_slots
+        self._tree.set(run, leaf, self.largest[run] if finished else 0.0)
