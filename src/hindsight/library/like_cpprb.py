@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from hindsight.relabel import goals
-from hindsight.replay.buffer import Index, Relabelling, RowLayout, check_choice, check_count
+from hindsight.replay.buffer import Index, Relabelling, RowLayout, check_choice, count_of
 from hindsight.replay.fields import (
     Array,
     Field,
@@ -108,12 +108,9 @@ class HindsightReplayBuffer(FieldBuffer):
         Raises:
             ValueError: an argument is invalid.
         """
-        size, max_episode_len = _whole(size), _whole(max_episode_len)
-        additional_goals = _whole(additional_goals)
         check_choice("relabel_at", relabel_at, ("sampling", "episode_end"))
-        check_count("size", size, 1)
-        check_count("additional_goals", additional_goals, 0)
-        check_count("max_episode_len", max_episode_len, 1)
+        size, max_episode_len = count_of("size", size), count_of("max_episode_len", max_episode_len)
+        additional_goals = count_of("additional_goals", additional_goals, 0)
         if max_episode_len > size:
             raise ValueError(
                 f"size: {size} is not allowed; it must be at least max_episode_len, "
@@ -337,11 +334,6 @@ class HindsightReplayBuffer(FieldBuffer):
             return rewards, np.zeros(n, bool)
         ends = per_goal("terminated_func", self._terminated, arguments, n)
         return rewards, ends.astype(bool)
-
-
-def _whole(value: Any) -> Any:
-    """Convert a whole float such as 1e6 to an int; return anything else unchanged."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _arrays(env_dict: Any, default: Any) -> Arrays:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Discrete, Space
 
-from hindsight.replay.buffer import check_choice, check_count
+from hindsight.replay.buffer import check_choice, count_of
 from hindsight.replay.fields import Array, Rows, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import Fidelity
@@ -95,8 +95,7 @@ class HerReplayBuffer:
             )
         strategy: Any = getattr(goal_selection_strategy, "name", goal_selection_strategy).lower()
         check_choice("goal_selection_strategy", strategy, get_args(EpisodeStrategy))
-        check_count("n_sampled_goal", n_sampled_goal, 0)
-        self.n_envs, self.n_sampled_goal = n_envs, n_sampled_goal
+        self.n_envs, self.n_sampled_goal = n_envs, count_of("n_sampled_goal", n_sampled_goal, 0)
         self.goal_selection_strategy: EpisodeStrategy = strategy
         self.handle_timeout_termination = handle_timeout_termination
         self.device = None if device is None else _device(device)
@@ -182,7 +181,7 @@ class HerReplayBuffer:
 
         Relabelled transitions come last, and their goals are drawn after all transitions.
         """
-        check_count("batch_size", batch_size, 1)
+        batch_size = count_of("batch_size", batch_size)
         draw: Any = np.random
         if self._seed is not None:  # shares the state of the buffer's generator, which is saved
             draw = np.random.RandomState(self.buffer.rng.bit_generator)

@@ -29,6 +29,7 @@ from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import Given, environment_values
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import keys_of, notes_of
+from hindsight.replay.buffer import count_of
 from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
 from hindsight.specs.code import is_of
 from hindsight.specs.environments import ENVIRONMENTS
@@ -146,7 +147,7 @@ class Model:
         workers: int | None,
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
-        device, evaluate_every = str(device), _whole("evaluate_every", evaluate_every)
+        device, evaluate_every = str(device), count_of("evaluate_every", evaluate_every)
         must_be_usable(device)
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         self.device, self.workers = device, workers
@@ -214,7 +215,7 @@ class Model:
                 an earlier call within an iteration.
         """
         self._must_be_whole()
-        total_timesteps = _whole("total_timesteps", total_timesteps)
+        total_timesteps = count_of("total_timesteps", total_timesteps)
         several = callback if isinstance(callback, Sequence) else [callback]
         callbacks = [each for each in several if each is not None]
         for each in callbacks:
@@ -496,7 +497,7 @@ class Model:
             seed: episode e starts from `reset(seed=seed + e)`, so all runs see the same episodes.
         """
         prepare_process("cpu")
-        episodes = _whole("episodes", episodes)
+        episodes = count_of("episodes", episodes)
         if not deterministic and self._file is not None:
             self._file.must_draw()
         seeds = self.seeds if run is None else [run]
@@ -515,7 +516,7 @@ class Model:
         """
         from hindsight.training.watch import animate, film
 
-        episodes = _whole("episodes", episodes)
+        episodes = count_of("episodes", episodes)
         animate(film(self.spec, self.parameters(run, which), episodes), Path(path))
         return Path(path)
 
@@ -643,14 +644,6 @@ class Model:
         last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
         scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
         self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
-
-
-def _whole(name: str, value: Any) -> int:
-    """Return a count, which may be a float such as 1e6; SpecError unless it is 1 or more."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 1 <= value < np.inf or value != int(value):
-        raise SpecError(f"{name}: {value!r} is not allowed; it must be a whole number, 1 or more")
-    return int(value)
 
 
 def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor]:

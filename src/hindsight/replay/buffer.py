@@ -18,6 +18,7 @@ trains alone or with others.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from torch import Tensor
 from hindsight.relabel import goals
 from hindsight.replay.transitions import Batch
 from hindsight.specs.base import FIDELITIES, Fidelity
+from hindsight.specs.errors import SpecError
 from hindsight.specs.replay import GOAL_STRATEGIES, EpisodeStrategy, GoalStrategy
 from hindsight.streams import Purpose, stream
 
@@ -51,12 +53,14 @@ def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
         raise ValueError(f"{name}: {value!r} is not allowed; choose from {', '.join(known)}")
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Raise ValueError unless `value` is a whole number (no boolean) of at least `least`."""
-    if type(value) is bool or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(
+def count_of(name: str, value: Any, least: int = 1) -> int:
+    """Return a count, which may be a float such as 1e6; SpecError if not whole, or too small."""
+    number = isinstance(value, Real) and type(value) is not bool
+    if not number or not least <= value < np.inf or value != int(value):
+        raise SpecError(
             f"{name}: {value!r} is not allowed; it must be a whole number, {least} or more"
         )
+    return int(value)
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class Relabelling:
     def __post_init__(self) -> None:
         check_choice("strategy", self.strategy, GOAL_STRATEGIES)
         check_choice("fidelity", self.fidelity, FIDELITIES)
-        check_count("k", self.k, 0)
+        count_of("k", self.k, 0)
 
 
 def draws(seeds: Sequence[int], index: int, size: tuple[int, ...]) -> Numbers:
@@ -170,9 +174,8 @@ class ReplayBuffer:
         By default `longest` is half of an environment's slots: until a longer episode finishes,
         there might be nothing to sample.  ValueError if an environment has fewer than two slots.
         """
-        check_count("n_envs", n_envs, 1)
-        check_count("size", size, 1)
-        self.n_slots = int(size // n_envs)
+        n_envs, size = count_of("n_envs", n_envs), count_of("size", size)
+        self.n_slots = size // n_envs
         if self.n_slots < 2:
             raise ValueError(
                 f"size: {size!r} is not allowed; it must be at least {2 * n_envs}, two transitions "

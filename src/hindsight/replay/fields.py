@@ -15,14 +15,7 @@ from torch import Tensor
 
 from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError, reason
-from hindsight.replay.buffer import (
-    Index,
-    Numbers,
-    Relabelling,
-    ReplayBuffer,
-    RowLayout,
-    check_count,
-)
+from hindsight.replay.buffer import Index, Numbers, Relabelling, ReplayBuffer, RowLayout, count_of
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
 
 Array = NDArray[Any]
@@ -154,10 +147,8 @@ class FieldBuffer(ABC):
         eps: float = 1e-6,
         seed: int | None,
     ) -> None:
-        if seed is not None:
-            check_count("seed", seed, 0)
         self.fields, self.row = dict(fields), row
-        self.rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(None if seed is None else count_of("seed", seed, 0))
         kind: Any = ReplayBuffer
         if prioritized:
             kind = partial(PrioritizedReplayBuffer, alpha=alpha, eps=eps)
@@ -184,8 +175,7 @@ class FieldBuffer(ABC):
 
     def _drawn(self, batch_size: int, beta: float) -> tuple[Rows, Array | None, Index]:
         """Sample rows [sample, width], weights [sample] (None unless prioritised) and indices."""
-        check_count("batch_size", batch_size, 1)
-        uniform = self.rng.random((1, batch_size, 3))
+        uniform = self.rng.random((1, count_of("batch_size", batch_size), 3))
         index, weights = self.ring.draw(uniform[..., 0], beta)
         weight = None if weights is None else weights[0].numpy()
         return self._read(index[0], uniform[0, :, 1:]), weight, index[0]
