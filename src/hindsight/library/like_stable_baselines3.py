@@ -199,12 +199,11 @@ class HerReplayBuffer:
     def _stored(self) -> Array:
         """What can be sampled, as indices into the ring, in Stable-Baselines3's order."""
         ring = self.buffer.ring
+        ring.check_can_sample()
         state = ring.oldest.tobytes() + ring.finished().tobytes()
         if self._order[0] != state:
             row, env = self._finished().nonzero()
             self._order = state, env * ring.n_slots + row
-        if not len(self._order[1]):
-            ring.check_can_sample()  # raises
         return self._order[1]
 
     def _finished(self) -> Array:
