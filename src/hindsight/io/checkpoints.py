@@ -70,6 +70,15 @@ def load(path: Path) -> dict[str, Any]:
     return state
 
 
+def shapes(state: Any) -> Any:
+    """Replace tensors of a nested state by their shapes and types, and lists by their length."""
+    if isinstance(state, dict):
+        return {name: shapes(value) for name, value in state.items()}
+    if isinstance(state, torch.Tensor):
+        return state.shape, state.dtype
+    return len(state) if isinstance(state, list) else None
+
+
 def _must_be_plain(data: bytes) -> None:
     """Raise UnpicklingError for a pickle that names anything but what `save` writes."""
     for op, argument, _ in pickletools.genops(data):

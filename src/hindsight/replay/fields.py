@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.io.checkpoints import load, save
+from hindsight.io.checkpoints import load, save, shapes
 from hindsight.io.files import FileError, reason
 from hindsight.replay.buffer import Index, Numbers, Relabelling, ReplayBuffer, RowLayout, count_of
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
@@ -237,7 +237,7 @@ class FieldBuffer(ABC):
             rng.bit_generator.state = saved["rng"]
             ring.load_state_dict(saved["ring"])
             # Assignment silently broadcasts an array of size 1, so compare all shapes and types.
-            if _kinds(ring.state_dict()) != _kinds(saved["ring"]):
+            if shapes(ring.state_dict()) != shapes(saved["ring"]):
                 raise ValueError("an array is missing or has another shape")
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             why = reason(error)
@@ -256,7 +256,3 @@ class FieldBuffer(ABC):
             "alpha": getattr(ring, "alpha", "none"),
             **{f"field {name!r} in columns": columns for name, columns in fields.items()},
         }
-
-
-def _kinds(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: (np.shape(array), np.asarray(array).dtype) for name, array in arrays.items()}

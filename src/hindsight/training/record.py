@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from hindsight.io.checkpoints import load, save
+from hindsight.io.checkpoints import load, save, shapes
 from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of, is_of
@@ -245,15 +245,6 @@ class Record:
         kept |= {"earlier": list(saved["made_on"]), "reused": reused}
         vars(self).update(kept, columns=defaultdict(list, columns))
         return runs
-
-
-def shapes(state: Any) -> Any:
-    """Replace tensors of a nested state by their shapes and types, and lists by their length."""
-    if isinstance(state, dict):
-        return {name: shapes(value) for name, value in state.items()}
-    if isinstance(state, Tensor):
-        return state.shape, state.dtype
-    return len(state) if isinstance(state, list) else None
 
 
 def machine(device: torch.device) -> dict[str, Any]:
