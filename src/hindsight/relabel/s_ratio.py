@@ -62,9 +62,8 @@ def quota(
 def chosen(among: Tensor, count: Tensor, priority: Tensor) -> Tensor:
     """The `count` [run] flags of `among` [run, n] bool with the lowest `priority` [run, n]."""
     order = torch.where(among, priority, torch.inf).argsort(dim=1, stable=True)
-    rank = torch.empty_like(order)
-    rank.scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
-    return among & (rank < count[:, None])
+    lowest = torch.arange(order.shape[1], device=order.device) < count[:, None]
+    return among & torch.empty_like(among).scatter(1, order, lowest)
 
 
 def described(
