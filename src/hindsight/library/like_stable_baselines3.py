@@ -98,11 +98,22 @@ class HerReplayBuffer:
         self.n_envs, self.n_sampled_goal = n_envs, count_of("n_sampled_goal", n_sampled_goal, 0)
         self.goal_selection_strategy: EpisodeStrategy = strategy
         self.handle_timeout_termination = handle_timeout_termination
-        self.device = None if device is None else _device(device)
+        if device == "auto":  # as in Stable-Baselines3: a GPU if there is one
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = None if device is None else torch.device(device)
         self._seed = seed
+        # The buffer sees the functions of `env`, but the spaces that are passed here.
+        seen = SimpleNamespace(
+            single_observation_space=observation_space,
+            single_action_space=action_space,
+            num_envs=n_envs,
+            compute_reward=method_of(env, "compute_reward"),
+            compute_terminated=method_of(env, "compute_terminated"),
+            metadata=getattr(env, "metadata", None),
+        )
         self.buffer = HindsightReplayBuffer(
             buffer_size,
-            _seen(env, observation_space, action_space, n_envs),
+            seen,
             strategy=strategy,
             k=n_sampled_goal,
             fidelity=fidelity,
@@ -310,25 +321,6 @@ class HerReplayBuffer:
 def _single(actions: Array) -> Array:
     """Convert actions of float64 to float32, the type of networks."""
     return actions.astype(np.float32) if actions.dtype == np.float64 else actions
-
-
-def _seen(env: Any, observations: Space[Any], actions: Space[Any], n_envs: int) -> SimpleNamespace:
-    """Stand in for a vector environment with these spaces."""
-    return SimpleNamespace(
-        single_observation_space=observations,
-        single_action_space=actions,
-        num_envs=n_envs,
-        compute_reward=method_of(env, "compute_reward"),
-        compute_terminated=method_of(env, "compute_terminated"),
-        metadata=getattr(env, "metadata", None),
-    )
-
-
-def _device(device: torch.device | str) -> torch.device:
-    """Return the device; "auto" is a GPU if there is one."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device)
 
 
 try:
