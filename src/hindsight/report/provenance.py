@@ -32,21 +32,21 @@ def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
     directory.
     """
     paths = dict.fromkeys(entry["cell"] for plan in plans for entry in plan["entries"])
-    there = [path for path in paths if Path(path).exists()]
-    found = [metadata_of(Path(path)) for path in there]
+    missing = [path for path in paths if not Path(path).exists()]
+    found = [metadata_of(Path(path)) for path in paths if path not in missing]
     runs = [run for metadata in found for run in metadata["runs"]]
     facts: dict[str, set[str]] = {}
     for metadata in found:
         for name, value in _facts(metadata):
             facts.setdefault(name, set()).add(value)
     return Provenance(
-        cells=len(there),
+        cells=len(found),
         runs=len(runs),
         steps=sum(run["end_step"] for run in runs),
         seconds=sum(metadata["seconds"] for metadata in found),
         versions=len({metadata["code"] for metadata in found}),
         facts={name: sorted(values) for name, values in facts.items()},
-        missing=[path for path in paths if path not in set(there)],
+        missing=missing,
     )
 
 
