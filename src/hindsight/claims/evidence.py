@@ -75,6 +75,11 @@ def by_condition(values: pd.Series | pd.DataFrame) -> list[Array]:
     return [own.to_numpy() for _, own in values.groupby(level=CONDITION, sort=False)]
 
 
+def detectable(replicates: Array, n_seeds: int) -> float:
+    """Return the difference that 80 % of studies like this one would detect; NaN with few seeds."""
+    return FOUND_AT * float(replicates.std()) if n_seeds >= statistics.FEWEST_SEEDS else NAN
+
+
 def of_values(values: pd.Series, **more: Any) -> Measured:
     """Measure the mean over conditions, equally weighted, of one value per run, indexed by
     condition and seed; ahead and behind are the conditions whose own mean is above or below 0.
@@ -85,10 +90,10 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
     means = np.array([group.mean() for group in strata])
     n_seeds = min(map(len, strata))
     replicates = statistics.stratified_means(strata)
-    detectable = FOUND_AT * float(replicates.std()) if n_seeds >= statistics.FEWEST_SEEDS else NAN
     found = Measured(
         float(means.mean()), *statistics.percentile_interval(replicates, n_seeds),
-        *statistics.bootstrap([means], statistics.mean), detectable, len(means), n_seeds,
+        *statistics.bootstrap([means], statistics.mean), detectable(replicates, n_seeds),
+        len(means), n_seeds,
         int((means > 0).sum()), int((means < 0).sum()),
         conditions=values.groupby(level=CONDITION).mean().to_dict(),
     )  # fmt: skip

@@ -19,13 +19,13 @@ from hindsight.analysis.reduce import ALL, Array
 from hindsight.analysis.statistics import percentile_interval
 from hindsight.claims.evidence import (
     CONDITION,
-    FOUND_AT,
     NAN,
     RUN,
     Evidence,
     Measured,
     Untested,
     by_condition,
+    detectable,
     of_values,
     paired,
 )
@@ -234,7 +234,7 @@ def sensitivity(evidence: Evidence) -> Measured:
     percent = 100 * (ratio.max() - 1)
     return Measured(
         float(values.mean()), *percentile_interval(mean, seeds),
-        *statistics.bootstrap([values], statistics.mean), FOUND_AT * float(mean.std()),
+        *statistics.bootstrap([values], statistics.mean), detectable(mean, seeds),
         len(learnt), seeds, int((values > ROUNDING).sum()), int((values < -ROUNDING).sum()),
         conditions=values.to_dict(),
         words={"her": percent["subject"], "ppo": percent["baseline"],
@@ -275,7 +275,7 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
     gain = pd.Series(kept(her[:, None]) - kept(ppo[:, None]), wide.index.unique(0))[~fails]
     return Measured(
         float(kept(her) - kept(ppo)), *percentile_interval(replicates, seeds),
-        *percentile_interval(by_place, enough), FOUND_AT * float(replicates.std()),
+        *percentile_interval(by_place, enough), detectable(replicates, seeds),
         enough, seeds, int((gain > 0).sum()), int((gain < 0).sum()),
         enough - int((gain != 0).sum()), conditions=gain.to_dict(),
         words={"her": float(kept(her)), "ppo": float(kept(ppo))},
