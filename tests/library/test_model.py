@@ -282,18 +282,18 @@ def test_a_saved_model_acts_as_before_and_has_its_curves(tmp_path):
 
 @pytest.mark.parametrize("kind", [SAC, PPO])
 def test_a_model_saved_with_its_training_continues_bit_for_bit(kind, tmp_path):
-    settings: dict[str, Any] = {**SMALL}
-    if kind is PPO:
-        settings["n_steps"] = 30
-        for name in ("log_interval", "learning_starts", "buffer_size"):
-            del settings[name]
-    model = kind("Corridor-v0", **settings).learn(90)
+    settings = {"hidden": (8,), "n_steps": 30, "evaluation_episodes": 2, "seeds": 2, "workers": 0}
+    model = kind("Corridor-v0", **(settings if kind is PPO else SMALL)).learn(90)
     again = kind.load(model.save(tmp_path / "model.pt", training=True), workers=0)
     model.learn(60)
     again.learn(60)
     assert torch.equal(parameters(model), parameters(again))
     columns = [each.curves().drop(columns=CLOCKS) for each in (model, again)]
     pd.testing.assert_frame_equal(*columns)
+    del (saved := load(tmp_path / "model.pt"))["training"]["recent"]
+    save(tmp_path / "model.pt", saved)
+    with pytest.raises(FileError, match="of another version of this package, and cannot continue"):
+        kind.load(tmp_path / "model.pt", workers=0).learn(60)
 
 
 def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):

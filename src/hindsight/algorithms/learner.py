@@ -21,7 +21,7 @@ class Learner(ABC):
     def __init__(
         self, agent: Any, rows: Tensor, learning_rate: Tensor | float, weight_decay: float = 0.0
     ) -> None:
-        """`rows` [run, parameter], laid out as in `agent.initial_row`; the others as of `Adam`."""
+        """`rows` [run, parameter], laid out as in `agent.initial_row`; the others as in `Adam`."""
         self.agent = agent
         parts = (part.clone() for part in rows.split(agent.sizes, dim=1))
         for name in self.optimised:

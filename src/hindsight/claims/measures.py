@@ -179,6 +179,10 @@ def solves(evidence: Evidence) -> Measured:
     runs = runs.assign(solved=runs["final_evaluation_success"] >= SOLVED_SUCCESS - ROUNDING)
     if not runs["solved"].any():
         raise Untested("no run solves its task")
+    both = set.intersection(*(set(select(runs, role)[CONDITION]) for role in BOTH))
+    if not both:
+        raise Untested("no condition has results of both sides")
+    runs = runs[runs[CONDITION].isin(both)]
     solved = [select(runs, role).set_index(RUN)["solved"] for role in BOTH]
     (her, her_draws), (ppo, ppo_draws) = (_means(by_condition(own)) for own in solved)
     gained, lost = (her >= 0.5) & (ppo < 0.5), (her < 0.5) & (ppo >= 0.5)

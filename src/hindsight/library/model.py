@@ -42,6 +42,7 @@ from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_ru
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import PolicyFile
 from hindsight.training.progress import Progress, show
+from hindsight.training.record import MISFITS
 from hindsight.training.runs import Runs, runs_of
 
 #: Marks files written by `Model.save`.
@@ -312,12 +313,17 @@ class Model:
             # The replay buffer's size must not depend on the length of a call of `learn`.
             room = max(self._most_stored(), self.spec.algorithm.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
-            self._runs = runs_of(spec, self.seeds, self.device, self.workers)
-            if resumes is not None:
-                self._runs.load_state_dict(resumes)
-            elif file is not None:
-                self._runs.begin(self._rows["last"].to(self.device, copy=True))
-            self._file = None
+            rows = None if file is None else self._rows["last"].clone()
+            runs = runs_of(spec, self.seeds, self.device, self.workers, rows)
+            if file is not None and resumes is not None:
+                try:
+                    runs.load_state_dict(resumes)
+                except MISFITS as error:
+                    raise FileError(
+                        f"{file.path}: its training is damaged or of another version of this "
+                        f"package, and cannot continue: {reason(error)}"
+                    ) from error
+            self._runs, self._file = runs, None
         return self._runs
 
     def _most_stored(self) -> int:

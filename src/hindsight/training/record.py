@@ -24,7 +24,7 @@ from torch import Tensor
 from hindsight.io.checkpoints import load, save, shapes
 from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.code import code_of, is_of
+from hindsight.specs.code import code_of
 from hindsight.training.curves import as_arrow, write_curves
 from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable, within
 from hindsight.training.runs import Runs, runs_of
@@ -127,8 +127,8 @@ class Record:
             name: [torch.from_numpy(x) for x in parts] for name, parts in self.columns.items()
         }
         state = {"runs": runs, "curves": curves, "made_on": self._made_on()}
-        state["identity"] = {"spec_hash": self.spec.hash, "code": self.code}
-        save(self.path("checkpoints", ".pt"), state | {name: getattr(self, name) for name in KEPT})
+        state |= {"identity": self._identity, **{name: getattr(self, name) for name in KEPT}}
+        save(self.path("checkpoints", ".pt"), state)
 
     @property
     def _all_ended(self) -> list[dict[str, Any]]:
@@ -193,6 +193,11 @@ class Record:
 
     # -- surviving interruption -----------------------------------------------------------------
 
+    @property
+    def _identity(self) -> dict[str, str]:
+        """What must match for a checkpoint to be continued."""
+        return {"spec_hash": self.spec.hash, "code": self.code}
+
     def _sweep(self) -> None:
         """Remove temporary files of killed processes."""
         for kind in ("cells", "policies", "checkpoints", "progress"):
@@ -208,7 +213,7 @@ class Record:
             return None
         try:
             saved = load(path)
-            if not is_of(saved["identity"], self.spec):
+            if saved["identity"] != self._identity:
                 path.unlink()
                 why = "made by other code or from another specification"
                 print(f"{path}: {why}; training starts from scratch", file=sys.stderr)

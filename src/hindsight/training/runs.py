@@ -41,10 +41,13 @@ class Runs(ABC):
         seeds: Sequence[int],
         device: torch.device | str,
         workers: int | None = None,
+        rows: Tensor | None = None,
     ) -> None:
         """Create untrained runs with these seeds [run].
 
-        workers: processes that step gymnasium environments; None: one per core.
+        Args:
+            workers: processes that step gymnasium environments; None: one per core.
+            rows: initial parameters [run, parameter], changed in place; None: those of the seeds.
         """
         self.spec, self.seeds, self.device = spec, list(seeds), torch.device(device)
         self.algorithm, self.iteration = spec.algorithm, 0
@@ -75,15 +78,13 @@ class Runs(ABC):
         self.perfect: list[int | None] = [None] * runs
         #: [run] step after which a run switched hindsight off, or to MEHER; None: not yet.
         self.switched: list[int | None] = [None] * runs
-        rows = torch.stack([initial_row(spec, seed) for seed in self.seeds])
+        if rows is None:
+            rows = torch.stack([initial_row(spec, seed) for seed in self.seeds])
         self.begin(rows.to(self.device))
 
     @abstractmethod
     def begin(self, rows: Tensor) -> None:
-        """Start from these parameters [run, parameter], with fresh optimisers and buffers.
-
-        The runs may change `rows` in place.
-        """
+        """Create optimisers and buffers for these initial parameters [run, parameter]."""
 
     @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
@@ -253,6 +254,12 @@ def play(
     return sums
 
 
-def runs_of(spec: CellSpec, seeds: Sequence[int], device: str, workers: int | None = None) -> Runs:
+def runs_of(
+    spec: CellSpec,
+    seeds: Sequence[int],
+    device: str,
+    workers: int | None = None,
+    rows: Tensor | None = None,
+) -> Runs:
     """Create untrained runs of a cell, in the loop of its algorithm; see `Runs`."""
-    return resolve_name(spec.algorithm.loop)(spec, seeds, device, workers)
+    return resolve_name(spec.algorithm.loop)(spec, seeds, device, workers, rows)
