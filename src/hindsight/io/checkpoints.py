@@ -71,7 +71,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def shapes(state: Any) -> Any:
-    """Replace tensors of a nested state by their shapes and types, and lists by their length."""
+    """Replace a nested state's tensors by shape and type, lists by length, other values by None."""
     if isinstance(state, dict):
         return {name: shapes(value) for name, value in state.items()}
     if isinstance(state, torch.Tensor):

@@ -93,7 +93,10 @@ def noticed(signals: Sequence[signal.Signals] = SIGNALS) -> Iterator[Notice]:
 
 
 def end_with_parent(number: int = signal.SIGTERM, parent: str = "") -> None:
-    """Receive this signal when the parent process ends, on Linux; PARENT names it by default."""
+    """Receive this signal when the parent process ends (on Linux).
+
+    parent: its process id; by default, what the environment variable PARENT holds.
+    """
     parent = parent or os.environ.pop(PARENT, "")
     if not parent.isdigit():
         return

@@ -95,7 +95,8 @@ class HerReplayBuffer:
             )
         strategy: Any = getattr(goal_selection_strategy, "name", goal_selection_strategy).lower()
         check_choice("goal_selection_strategy", strategy, get_args(EpisodeStrategy))
-        self.n_envs, self.n_sampled_goal = n_envs, count_of("n_sampled_goal", n_sampled_goal, 0)
+        self.n_envs = n_envs = count_of("n_envs", n_envs)
+        self.n_sampled_goal = n_sampled_goal = count_of("n_sampled_goal", n_sampled_goal, 0)
         self.goal_selection_strategy: EpisodeStrategy = strategy
         self.handle_timeout_termination = handle_timeout_termination
         if device == "auto":  # as in Stable-Baselines3: a GPU if there is one
@@ -174,6 +175,7 @@ class HerReplayBuffer:
 
         env: a `VecNormalize` that normalises observations and rewards.  None: no normalisation.
         """
+        batch_size = count_of("batch_size", batch_size)
         batch = self._drawn(batch_size)
         obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
         if env is not None:
@@ -192,7 +194,6 @@ class HerReplayBuffer:
 
         Relabelled transitions come last, and their goals are drawn after all transitions.
         """
-        batch_size = count_of("batch_size", batch_size)
         draw: Any = np.random
         if self._seed is not None:  # shares the state of the buffer's generator, which is saved
             draw = np.random.RandomState(self.buffer.rng.bit_generator)

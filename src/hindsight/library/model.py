@@ -355,7 +355,8 @@ class Model:
             return None
         saved = load(checkpoint)
         state: dict[str, Any] | None = saved.get("runs")
-        ours = is_of(saved.get("identity", {}), self.spec)
+        identity = saved.get("identity")
+        ours = isinstance(identity, dict) and is_of(identity, self.spec)
         if not ours or state is None or state["seeds"] != self.seeds:
             return None
         for name, parts in saved["curves"].items():

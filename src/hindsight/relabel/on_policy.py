@@ -129,7 +129,8 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
     time limit, is rewarded at every step that achieves the goal, and is bootstrapped from its last
     observation.
     """
-    rollout = rollout.map(lambda x: x.repeat_interleave(spec.k, dim=1))  # [run, env * k, ...]
+    if spec.k > 1:
+        rollout = rollout.map(lambda x: x.repeat_interleave(spec.k, dim=1))  # [run, env * k, ...]
     first, last, valid = rollout.first, rollout.last, rollout.whole
     if spec.copies == "failed":
         valid = valid & ~rollout.success.gather(-1, last)

@@ -133,7 +133,7 @@ class Relabelling:
     def __post_init__(self) -> None:
         check_choice("strategy", self.strategy, GOAL_STRATEGIES)
         check_choice("fidelity", self.fidelity, FIDELITIES)
-        count_of("k", self.k, 0)
+        object.__setattr__(self, "k", count_of("k", self.k, 0))
 
 
 def draws(seeds: Sequence[int], index: int, size: tuple[int, ...]) -> Numbers:

@@ -68,7 +68,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry(Place):
-    """A point of the grid, and its cell with the seeds that this experiment asks for."""
+    """A point of the grid, and its cell with the seeds that this experiment asks for.
+
+    If it is published, the cell is the largest published one.
+    """
 
     spec: CellSpec
     #: Whether the cell is read from the published results, whatever the preset.
