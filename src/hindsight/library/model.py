@@ -31,7 +31,7 @@ from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import keys_of, notes_of
 from hindsight.replay.buffer import count_of
 from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
-from hindsight.specs.code import is_of
+from hindsight.specs.code import identity_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import cell_of
@@ -355,8 +355,7 @@ class Model:
             return None
         saved = load(checkpoint)
         state: dict[str, Any] | None = saved.get("runs")
-        identity = saved.get("identity")
-        ours = isinstance(identity, dict) and is_of(identity, self.spec)
+        ours = saved.get("identity") == identity_of(self.spec)
         if not ours or state is None or state["seeds"] != self.seeds:
             return None
         for name, parts in saved["curves"].items():

@@ -6,7 +6,6 @@ and `training.record`, which call the loop, and write what it returns.
 """
 
 import hashlib
-from typing import Any
 
 from hindsight.io.fingerprint import fingerprint
 from hindsight.specs.cell import CellSpec
@@ -17,9 +16,9 @@ def file_name(spec: CellSpec) -> str:
     return f"{spec.name}-{code_of(spec)}"
 
 
-def is_of(about: dict[str, Any], spec: CellSpec) -> bool:
-    """Whether the metadata of results or a checkpoint match this specification and today's code."""
-    return (about.get("spec_hash"), about.get("code")) == (spec.hash, code_of(spec))
+def identity_of(spec: CellSpec) -> dict[str, str]:
+    """What metadata of results and checkpoints must hold to be of this cell and today's code."""
+    return {"spec_hash": spec.hash, "code": code_of(spec)}
 
 
 def code_of(spec: CellSpec) -> str:

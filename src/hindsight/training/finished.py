@@ -17,7 +17,7 @@ from torch import Tensor
 from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about, is_whole, read_table
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.code import file_name, is_of
+from hindsight.specs.code import file_name, identity_of
 from hindsight.training.curves import as_arrow
 
 #: The end of a run whose parameters are no longer finite.
@@ -44,7 +44,8 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
     """Load a cell below `root`; None unless its files are complete and made by the current code."""
     name = file_name(spec)
     path = root / "cells" / f"{name}.parquet"
-    if not is_of(found := about(path), spec):
+    found = about(path)
+    if not identity_of(spec).items() <= found.items():
         return None
     try:
         table = read_table(path)

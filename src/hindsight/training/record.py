@@ -24,7 +24,7 @@ from torch import Tensor
 from hindsight.io.checkpoints import load, save, shapes
 from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.code import code_of
+from hindsight.specs.code import identity_of
 from hindsight.training.curves import as_arrow, write_curves
 from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable, within
 from hindsight.training.runs import Runs, runs_of
@@ -45,7 +45,7 @@ class Record:
     def __init__(self, spec: CellSpec, root: Path, device: str, workers: int | None = None) -> None:
         self.spec, self.root, self.device, self.workers = spec, root, device, workers
         #: Fixed at the start: the code that this process has imported, even if files change later.
-        self.code = code_of(spec)
+        self.identity = identity_of(spec)
         self.columns: dict[str, list[np.ndarray]] = defaultdict(list)
         self.ended: list[dict[str, Any]] = []
         self.policies: dict[int, Tensor] = {}
@@ -60,7 +60,7 @@ class Record:
         self.reused = NOTHING
 
     def path(self, kind: str, suffix: str) -> Path:
-        return self.root / kind / f"{self.spec.name}-{self.code}{suffix}"
+        return self.root / kind / f"{self.spec.name}-{self.identity['code']}{suffix}"
 
     def begin(self, reuses: bool = True) -> Runs | None:
         """Load existing results; returns the runs to continue from a checkpoint, if there is one.
@@ -127,7 +127,7 @@ class Record:
             name: [torch.from_numpy(x) for x in parts] for name, parts in self.columns.items()
         }
         state = {"runs": runs, "curves": curves, "made_on": self._made_on()}
-        state |= {"identity": self._identity, **{name: getattr(self, name) for name in KEPT}}
+        state |= {"identity": self.identity, **{name: getattr(self, name) for name in KEPT}}
         save(self.path("checkpoints", ".pt"), state)
 
     @property
@@ -177,8 +177,7 @@ class Record:
         device, made_on = torch.device(self.device), self._made_on()
         return {
             "spec": self.spec.model_dump(mode="json"),
-            "spec_hash": self.spec.hash,
-            "code": self.code,
+            **self.identity,
             **made_on[-1],
             **({"made_on": made_on} if len(made_on) > 1 else {}),
             "device": device.type,
@@ -192,11 +191,6 @@ class Record:
         }
 
     # -- surviving interruption -----------------------------------------------------------------
-
-    @property
-    def _identity(self) -> dict[str, str]:
-        """What must match for a checkpoint to be continued."""
-        return {"spec_hash": self.spec.hash, "code": self.code}
 
     def _sweep(self) -> None:
         """Remove temporary files of killed processes."""
@@ -213,7 +207,7 @@ class Record:
             return None
         try:
             saved = load(path)
-            if saved["identity"] != self._identity:
+            if saved["identity"] != self.identity:
                 path.unlink()
                 why = "made by other code or from another specification"
                 print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
