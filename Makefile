@@ -70,7 +70,8 @@ faults: .venv/test
 	$(BIN)/python -m pytest -m faults tests/faults -n 4 --turns 8 --survival docs/survival.md $(ARGS)
 
 # Pin what is installed here: in requirements.lock and environment.yml what the replication needs, in
-# requirements-test.lock what tests, linters and benchmarks need besides.
+# requirements-test.lock what tests, linters and benchmarks need besides.  requirements-hashes.lock adds the
+# hashes of PyPI's files, and what torch needs for GPUs.
 PINNED = pip freeze --exclude-editable --exclude hindsight-rl | sed "s/+cpu//; s/^cpprb==.*/& ; python_version < '3.13'/"
 lock: .venv/test
 	$(BIN)/$(PINNED) > .venv/pinned
@@ -78,6 +79,8 @@ lock: .venv/test
 	.venv/lock/bin/python -m pip install --quiet --constraint .venv/pinned ".[pipeline,robots,report]"
 	.venv/lock/bin/$(PINNED) > requirements.lock
 	grep --invert-match --line-regexp --fixed-strings --file requirements.lock .venv/pinned > requirements-test.lock
+	.venv/lock/bin/python -m pip install --quiet uv
+	.venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint requirements.lock --extra pipeline --extra robots --extra report pyproject.toml --output-file requirements-hashes.lock
 	sed -i '/^  - pip:/q' environment.yml
 	sed 's/^/      - /' requirements.lock >> environment.yml
 
