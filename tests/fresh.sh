@@ -100,7 +100,7 @@ if [ "$WHAT" = docker ]; then
   while read -r step rest; do
     echo "fresh: $step $rest"
     case "$step" in
-      FROM) [ "$rest" = "debian:$SUITE-slim" ] ;;
+      FROM) [ "${rest%@*}" = "debian:$SUITE-slim" ] ;;
       RUN) inside "$at" "$rest" ;;
       WORKDIR) at=$rest ;;
       ARG) keep+=("$rest") ;;
