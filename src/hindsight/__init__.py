@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     load = Model.load
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 __all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "__version__", "load"]
 

@@ -416,8 +416,8 @@ def test_does_the_small_network_matter(findings, cells):
     assert np.isfinite(recipe).all() and recipe.size == 12 * 8
     facts = [
         f"each of its {recipe.size} runs",
-        "4 seeds and 300 000 steps", "8 seeds and 500 000 steps", "after 300 000 steps",
-        "1 000 000 steps", "within 40 000 steps", "(4 in each",
+        "8 seeds and 500 000 steps", "after 500 000 steps", "1 000 000 steps",
+        "within 40 000 steps", "(4 in each",
     ]  # fmt: skip
     for prey in ("repel", "straight_away", "random_direction"):
         arms = (f"{arm} (3 × 512)" for arm in ("PPO-HER", "PPO-HER-2-PPO", "recipe"))
@@ -428,7 +428,7 @@ def test_does_the_small_network_matter(findings, cells):
     shown = {arm: f"{arm}, 2 × 64" for arm in small}
     shown |= {f"{arm} (3 × 512)": f"{arm}, 3 × 512" for arm in large}
     for arm, words in shown.items():
-        caught = [last_by(network[arm, "", f"random {prey}"], 300_000) for prey in preys]
+        caught = [last_by(network[arm, "", f"random {prey}"], 500_000) for prey in preys]
         shares = " | ".join(f"{percent(np.mean(own))} %" for own in caught)
         facts.append(f"{words} | {shares} |")
     ratios = medians["PPO-HER (3 × 512)"] / medians["PPO-HER"]
