@@ -405,33 +405,32 @@ def solved(run: Run) -> bool:
 
 
 def test_does_the_small_network_matter(findings, cells):
-    network = cells("network").under("described")
-    medians = {arm: steps_of(network, arm).groupby(level=0).median() for arm, *_ in network}
-    solved = {arm: set(steps.index[np.isfinite(steps)]) for arm, steps in medians.items()}
-    count = {arm: len(conditions) for arm, conditions in solved.items()}
-    assert (count["PPO-HER (3 × 512)"], count["PPO-HER"]) == (9, 10)
-    assert solved["PPO"] == solved["PPO (3 × 512)"] and count["PPO"] == 5
-    assert solved["PPO"] < solved["PPO-HER (3 × 512)"] and solved["PPO"] < solved["PPO-HER"]
-    recipe = steps_of(network, "recipe (3 × 512)")
-    assert np.isfinite(recipe).all() and recipe.size == 12 * 8
+    network, large = cells("network").under("described"), " (3 × 512)"
+    steps = {arm: steps_of(network, arm) for arm, *_ in network}
+    medians = {arm: own.groupby(level=0).median() for arm, own in steps.items()}
+    solved = {arm: set(own.index[np.isfinite(own)]) for arm, own in medians.items()}
+    assert (len(solved["PPO-HER" + large]), len(solved["PPO-HER"])) == (9, 10)
+    assert solved["PPO"] == solved["PPO" + large] and len(solved["PPO"]) == 5
+    assert solved["PPO"] < solved["PPO-HER" + large] and solved["PPO"] < solved["PPO-HER"]
+    arms = ("PPO", "PPO-HER", "PPO-HER-2-PPO", "recipe")
+    runs = {arm: np.isfinite(steps[arm + large]).sum() for arm in arms}
+    assert runs["recipe"] == steps["recipe" + large].size == 12 * 8
     facts = [
-        f"each of its {recipe.size} runs",
+        "each of its {recipe} runs; PPO-HER-2-PPO learns in {PPO-HER-2-PPO}".format(**runs),
+        "PPO-HER in {PPO-HER}, PPO in {PPO}.".format(**runs),
         "8 seeds and 500 000 steps", "after 500 000 steps", "1 000 000 steps",
         "within 40 000 steps", "(4 in each",
     ]  # fmt: skip
     for prey in ("repel", "straight_away", "random_direction"):
-        arms = (f"{arm} (3 × 512)" for arm in ("PPO-HER", "PPO-HER-2-PPO", "recipe"))
-        learned = [of_all(steps_of(network, arm, f"random {prey}")) for arm in arms]
+        learned = [of_all(steps[arm + large][f"random {prey}"]) for arm in arms[1:]]
         facts.append(f"| {' | '.join(learned)} |")
     preys = ("static", "random", "attract", "repel", "straight_away", "random_direction")
-    small, large = ("PPO", "PPO-HER"), ("PPO", "PPO-HER", "PPO-HER-2-PPO", "recipe")
-    shown = {arm: f"{arm}, 2 × 64" for arm in small}
-    shown |= {f"{arm} (3 × 512)": f"{arm}, 3 × 512" for arm in large}
-    for arm, words in shown.items():
+    shown = {arm: f"{arm}, 2 × 64" for arm in arms[:2]}
+    for arm, words in (shown | {arm + large: f"{arm}, 3 × 512" for arm in arms}).items():
         caught = [last_by(network[arm, "", f"random {prey}"], 500_000) for prey in preys]
         shares = " | ".join(f"{percent(np.mean(own))} %" for own in caught)
         facts.append(f"{words} | {shares} |")
-    ratios = medians["PPO-HER (3 × 512)"] / medians["PPO-HER"]
+    ratios = medians["PPO-HER" + large] / medians["PPO-HER"]
     ratios = ratios[np.isfinite(medians["PPO-HER"]) & np.isfinite(ratios)]
     facts.append(f"{ratios.min():.1f} to {ratios.max():.1f} times the steps")
     text = chapter(findings, "Does the small network matter?")
