@@ -90,7 +90,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
     unit, x_label = _scale_x(own, drawn)
     drawn = {key: curve.in_units(unit) for key, curve in drawn.items()}
-    # Before anything is drawn, so that matplotlib does not fit the axes to each line anew.
+    # Before anything is drawn, so that matplotlib does not fit the axes to each line again.
     for first, *_ in panels.sharing(own.panels, "y"):
         style.scale(first.ax, first.measure.limits, log=first.measure.log)
     ended = _ended(tables)

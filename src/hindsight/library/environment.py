@@ -48,7 +48,7 @@ def environment_values(
                 "an environment, or an environment (not a vector environment)"
             )
         env = _registered(env, kwargs)
-    # Left out if nobody has given it, because a note tells of a limit that is found.
+    # Left out if not given, because a note states any limit that is found.
     steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     options = kwargs if env in ENVIRONMENTS else {"kwargs": kwargs}
     return {"id": env, **options, **steps}
