@@ -216,7 +216,7 @@ def test_what_else_would_do(findings, cells):
     stalled = ("random repel", "random random_direction")
     a, b = (last(fixed, c, "train", "return_mean") for c in stalled)
     facts.append(f"a return of {a:.2f} (`repel`) and −{-b:.2f} (`random_direction`)")
-    for arm, words in ((fixed, "catches {} and {} %"), ("PPO-HER", "and {} and {} % if")):
+    for arm, words in ((fixed, "catches {} and {} %"), ("PPO-HER", "against {} and {} % if")):
         facts.append(words.format(*(percent(last(arm, c)) for c in stalled)))
     z = [near("relabelled_z_squared", runs[arm, "", stalled[0]], 500_000)
          for arm in (fixed, "PPO-HER")]  # fmt: skip

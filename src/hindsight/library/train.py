@@ -63,7 +63,7 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     if "fidelity" in given and all(_with_fidelity(values, one) == spec for one in FIDELITIES):
         raise SpecError(
             "fidelity has no effect here: the authors' code and the papers differ only in "
-            "hindsight (--her), and in prey that attracts or repels"
+            "hindsight (--her), and in the preys attract and repel"
         )
     if "workers" in typed and not spec.environment.foreign:
         raise SpecError(f"--workers has no effect on {env}; it is for gymnasium environments")

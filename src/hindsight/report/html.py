@@ -87,7 +87,7 @@ class Page:
         if file not in self.captions:
             return f'<p><a href="{escape(link(file, self.path))}">{name}</a></p>\n'
         if name in self.embedded:
-            return f'<p><a href="#figure-{name}">{name}</a> stands above.</p>\n'
+            return f'<p><a href="#figure-{name}">{name}</a> is shown above.</p>\n'
         self.embedded.add(name)
         with Image.open(file) as picture:
             width, height = picture.size

@@ -48,7 +48,7 @@ def says(row: Row) -> str:
     shown = {"value": interval(claim.unit, m), "wide": interval(claim.unit, m, wide=True)}
     sentence = claim.says.format(**shown, **numbers, **words)
     beside = [
-        f"{name[:1].upper()}{name[1:]}, it is {interval(claim.unit, own)}."
+        f"{name[:1].upper()}{name[1:]}: {interval(claim.unit, own)}."
         for name, own in row["beside"].items()
         if own is not None
     ]
