@@ -164,7 +164,7 @@ def plan(
     for slots in jobs or (10, 100, 1000):
         took = wall_seconds(queue, slots)
         typer.echo(f"wall time with {slots} jobs at a time {took / 3600:.2f} h")
-    typer.echo("These are estimates from measurements on one CPU core, assuming that no run ends early.")
+    typer.echo("Estimated from measurements on one CPU core, assuming that no run ends early.")
 
 
 @app.command()
