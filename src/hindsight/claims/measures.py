@@ -170,7 +170,7 @@ def sizes(summary: pd.DataFrame) -> list[str]:
     if len(set(found.values())) < 2:
         return []
     same = {size: [arm for arm in found if found[arm] == size] for size in found.values()}
-    return ["; ".join(f"{' and '.join(arms)} had {size}" for size, arms in same.items())]
+    return [f"{' and '.join(arms)} had {size}" for size, arms in same.items()]
 
 
 def solves(evidence: Evidence) -> Measured:

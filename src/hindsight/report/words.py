@@ -111,12 +111,14 @@ def _before(change: Change) -> str:
 
 
 def missing(rows: Mapping[str, Row]) -> str:
-    """Say which of the paper's evidence is missing, by fidelity where fidelities differ."""
-    lacks = {
-        fidelity: "; ".join(row["measured"]["missing"])
+    """Say which of the paper's evidence is missing: in both fidelities, then in one."""
+    lacks: dict[str, list[str]] = {
+        fidelity: row["measured"]["missing"]
         for fidelity, row in rows.items()
         if row["verdict"] != "not tested"
     }
-    if len(set(lacks.values())) <= 1:
-        return next(iter(lacks.values()), "")
-    return "; ".join(f"{fidelity}: {text}" for fidelity, text in lacks.items() if text)
+    every = [x for x in next(iter(lacks.values()), []) if all(x in own for own in lacks.values())]
+    apart = {
+        fidelity: "; ".join(x for x in own if x not in every) for fidelity, own in lacks.items()
+    }
+    return "; ".join([*every, *(f"{one}: {text}" for one, text in apart.items() if text)])
