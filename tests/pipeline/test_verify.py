@@ -79,7 +79,7 @@ def test_a_small_change_is_seen_off_policy():
         name
         for name, spec in CELLS.items()
         if name.startswith("apart-random-n3-G10-r1/sac-her-final-k2-described-lr0.0003-64x64")
-        and spec.algorithm.log_interval == 1500
+        and spec.algorithm.log_interval == 2000
     )
     faster = changed(CELLS[name], "algorithm", learning_rate=3.3e-4)
     assert compare(name, faster).verdict == "OTHER"
