@@ -2,8 +2,10 @@
 
 import importlib.util
 import inspect
+import os
 import sys
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -184,6 +186,82 @@ def test_samples_of_other_spaces_are_theirs(spaces):
         for buffer in (ours, theirs):
             buffer.add(*step, [{}])
     assert_same_samples(ours, theirs, 0)
+
+
+def arrays_of(buffer) -> int:
+    """Bytes of all arrays of a buffer of theirs."""
+    own = [
+        value for x in vars(buffer).values() for value in (x.values() if type(x) is dict else [x])
+    ]
+    return sum(x.nbytes for x in own if isinstance(x, np.ndarray))
+
+
+@pytest.mark.parametrize("number", ["uint8", "int8", "float16", "float32", "float64", "int64"])
+@pytest.mark.parametrize("shape", [(1,), (25,), (64, 64, 3)])
+def test_it_takes_no_more_memory_than_theirs(number, shape):
+    """Pictures of bytes stay bytes."""
+
+    class Seeing(Pictured):
+        observation_space = Dict(
+            {**Pictured.observation_space.spaces, "camera": Box(0, 100, shape, number)}
+        )
+
+    ours, theirs = pair(2, "future", 300, Seeing)
+    ring = ours.buffer.ring
+    taken = sum(x.nbytes for x in (ring.rows, ring.before, ring.left, ring.elapsed, ring.oldest))
+    assert 0.5 < taken / arrays_of(theirs) < 1.1
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_is_taken_as_it_fills_and_what_cannot_fit_is_refused():
+    spaces, before = (Pictured.observation_space, Pictured.action_space), resident()
+    buffer = HerReplayBuffer(5_000_000, *spaces, Pictured())
+    fill(buffer, 1, 30)
+    assert resident() - before < 20e6 < buffer.buffer.ring.rows.nbytes / 20
+    for size in (10**12, 10**15):
+        message = f"size: {size:,} is not allowed; transitions of .* GB of memory: at most .* fit$"
+        with pytest.raises(ValueError, match=message):
+            HerReplayBuffer(size, *spaces, Pictured())
+        with pytest.raises(ValueError, match=f"batch_{message}"):
+            buffer.sample(size)
+
+
+def test_numbers_keep_their_types():
+    """What float32 cannot hold: the environment's own goals are compared with the goals stored."""
+
+    class Wide(Pictured):
+        goal = Box(-1e18, 1e18, (2,), np.float64)
+        observation_space = Dict(
+            achieved_goal=goal,
+            desired_goal=goal,
+            observation=Box(0, 2**62, (3,), np.int64),
+            camera=Pictured.camera,
+        )
+
+        def compute_reward(self, achieved, desired, infos):
+            return (achieved == desired).all(-1) - 1.0
+
+    ours, theirs = pair(1, "final", world=Wide, n_sampled_goal=10**6)
+    for t in range(8):
+        obs, after = (
+            {
+                "achieved_goal": np.array([[1e15 + i + later, 1 / 3]]),
+                "desired_goal": np.array([[1e15, -1 / 3]]),
+                "observation": np.array([[2**61 + i + later, i, 0]]),
+                "camera": np.full((1, 2, 3), i + later, np.uint8),
+            }
+            for i, later in ((t, 0), (t, 1))
+        )
+        for buffer in (ours, theirs):
+            step = np.zeros((1, 2), np.float32), np.zeros(1), np.array([t == 7])
+            buffer.add(obs, after, *step, [{}])
+    assert_same_samples(ours, theirs, 0)
+    assert_same_arrays(ours, theirs)
+    rewards = ours.sample(1000).rewards
+    assert 0.05 < (rewards == 0).float().mean() < 0.2, "the last of eight steps achieves the goal"
 
 
 def test_normalised_samples_are_theirs():

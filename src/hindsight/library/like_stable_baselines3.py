@@ -19,7 +19,7 @@ import torch
 from gymnasium.spaces import Discrete, Space
 
 from hindsight.replay.buffer import check_choice, count_of
-from hindsight.replay.fields import Array, Rows, truth
+from hindsight.replay.fields import Array, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import Fidelity
 from hindsight.specs.replay import EpisodeStrategy
@@ -175,7 +175,7 @@ class HerReplayBuffer:
 
         env: a `VecNormalize` that normalises observations and rewards.  None: no normalisation.
         """
-        batch_size = count_of("batch_size", batch_size)
+        batch_size = self.buffer.batch_of(batch_size)
         batch = self._drawn(batch_size)
         obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
         if env is not None:
@@ -269,12 +269,11 @@ class HerReplayBuffer:
     def _array(self, name: str) -> Array:
         """A field as stored, [row, env, ...]; 0 in rows that have not been filled."""
         ring, field = self.buffer.ring, self.buffer.fields[name]
-        rows: Rows = ring.rows[0, :, : len(ring)].transpose(0, 1).numpy()
-        values = field.read(rows.reshape(-1, rows.shape[-1]))
+        values = field.read(ring.rows[0, :, : len(ring)].numpy()).swapaxes(0, 1)
         if name.removeprefix("next ") in self._discrete:
-            values = values[:, None]
-        array = np.zeros((self.buffer_size, self.n_envs, *values.shape[1:]), values.dtype)
-        array[: len(ring)] = values.reshape(len(ring), self.n_envs, *values.shape[1:])
+            values = values[..., None]
+        array = np.zeros((self.buffer_size, *values.shape[1:]), values.dtype)
+        array[: len(ring)] = values
         return array
 
     def truncate_last_trajectory(self) -> None:

@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 from hindsight.replay.buffer import Index, Numbers, Relabelling, RowLayout, check_choice
 from hindsight.replay.fields import (
+    FLOAT,
     Array,
     Field,
     FieldBuffer,
@@ -25,6 +26,7 @@ from hindsight.replay.fields import (
     laid_out,
     per_goal,
     truth,
+    width_of,
 )
 from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import GoalStrategy
@@ -71,8 +73,8 @@ class HindsightReplayBuffer(FieldBuffer):
 
     Only finished episodes are sampled.  A sampled transition is relabelled with probability
     k / (k + 1); see `buffer.Relabelling` for its new goal, reward and termination.  Numbers are
-    stored as float32 and returned in the types of the environment's spaces.  An episode with more
-    steps than the buffer has room for, in each of its environments, is stored in pieces.
+    stored and returned in the types of the environment's spaces.  An episode with more steps than
+    the buffer has room for, in each of its environments, is stored in pieces.
     """
 
     def __init__(
@@ -410,18 +412,31 @@ def goal_fields(
                 f"{name}: the space {space} is not allowed; it must be a Box, Discrete, "
                 "MultiBinary or MultiDiscrete"
             )
-    own: list[Any] = [(key, space.shape, space.dtype) for key, space in spaces.items()]
+    goal = np.result_type(*(spaces[key].dtype for key in GOAL_KEYS[:2]))
+    own: list[Any] = [
+        (key, space.shape, space.dtype, goal if key in GOAL_KEYS[:2] else space.dtype)
+        for key, space in spaces.items()
+    ]
     names = ("reward", "terminated", "failed", *(("rest",) if has_rest else ()), *info_keys)
     fields = laid_out(
         [
             *own,
-            *((f"next {key}", shape, dtype) for key, shape, dtype in own),
-            ("action", action_space.shape or (), action_space.dtype),
-            *((name, (), np.float32) for name in names),
+            *((f"next {key}", *how) for key, *how in own),
+            ("action", action_space.shape or (), action_space.dtype, action_space.dtype),
+            *((name, (), FLOAT, FLOAT) for name in names),
         ]
     )
-    goal, size, actions = (
-        fields[name].columns for name in ("achieved_goal", "next achieved_goal", "action")
+    columns = {name: field.columns for name, field in fields.items()}
+    row = RowLayout(
+        width=width_of(fields),
+        obs=columns["observation"],
+        next_obs=columns["next observation"],
+        desired=(columns["desired_goal"], columns["next desired_goal"]),
+        next_achieved=columns["next achieved_goal"],
+        actions=columns["action"],
+        reward=columns["reward"].start,
+        terminated=columns["terminated"].start,
+        failed=columns["failed"].start,
+        rest=columns["rest"].start if has_rest else None,
     )
-    n_actions = actions.stop - actions.start
-    return fields, RowLayout.of(size.start, goal.stop, n_actions, len(info_keys), has_rest)
+    return fields, row
