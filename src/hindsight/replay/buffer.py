@@ -38,6 +38,11 @@ from hindsight.streams import Purpose, stream
 Numbers = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+
+class NothingToSampleError(ValueError, RuntimeError):
+    """No episode is finished; a RuntimeError, too, as in Stable-Baselines3."""
+
+
 #: The parts of a step whose shapes `ReplayBuffer.add` checks.
 STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success")
 
@@ -298,9 +303,9 @@ class ReplayBuffer:
         if over.any():
             self._finish(over)
 
-    def end_episodes(self) -> None:
-        """End the open episodes as if a time limit had cut them."""
-        self._finish(self.elapsed > 0)
+    def end_episodes(self, which: NDArray[np.bool_] | None = None) -> None:
+        """End the open episodes, or those `which` [run, env], as if a time limit had cut them."""
+        self._finish(self.elapsed > 0 if which is None else which)
 
     def finished(self) -> Index:
         """Number of transitions that can be sampled, [run, env]."""
@@ -311,7 +316,7 @@ class ReplayBuffer:
         total: Index = self.finished().sum(1)
         if not total.all():
             which = f" of run {total.argmin()}" if len(total) > 1 else ""
-            raise ValueError(
+            raise NothingToSampleError(
                 f"there is nothing to sample: no episode{which} is finished; begin to sample "
                 "(learning_starts) after more steps than an episode has"
             )
@@ -450,12 +455,17 @@ class ReplayBuffer:
         return saved | {"rows": rows, "position": self.position}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a `state_dict` of a buffer with the same sizes."""
+        """Restore a `state_dict` of a buffer with the same sizes; ValueError if it is impossible."""
         self.position = saved["position"]
         self.rows[:, :, : len(self)] = saved["rows"]
         self.before[:, :, : len(self)] = saved["before"]
         self.left[:, :, : len(self)] = saved["left"]
         self.elapsed[:], self.oldest[:] = saved["elapsed"], saved["oldest"]
+        there = max(self.position - self.n_slots, 0) <= self.oldest
+        if not (there & (self.elapsed >= 0) & (self.finished() >= 0)).all():
+            raise ValueError("it has steps that were never stored")
+        if (self.left.take(self.stored()) < 1).any() or (self.before.take(self.stored()) < 0).any():
+            raise ValueError("a step lies outside its episode")
 
     def _on_device(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)

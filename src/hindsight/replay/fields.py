@@ -232,9 +232,9 @@ class FieldBuffer(ABC):
         A success terminates the episode by achieving the goal.  `index` [n]: their transitions.
         """
 
-    def batch_of(self, batch_size: Any) -> int:
+    def batch_of(self, batch_size: Any, least: int = 1) -> int:
         """The size of a batch; ValueError if it is no count, or the batch would not fit."""
-        size = count_of("batch_size", batch_size)
+        size = count_of("batch_size", batch_size, least)
         check_memory("batch_size", size, COLUMN * self.row.width + 24)
         return size
 
