@@ -1,5 +1,6 @@
 """A badly started process reports it in one sentence, or works all the same."""
 
+import os
 import resource
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tests.commands import program
 
+ROOT = Path(__file__).parents[1]
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 TRAIN = ("train", "hidden=8", "--seeds", "1", "--steps", "2048")
 
@@ -59,3 +61,23 @@ def test_an_unusable_home_is_replaced(tmp_path, home):
 def test_a_usable_home_stays(tmp_path):
     told = program(sys.executable, "-c", AT_HOME, env={"HOME": str(tmp_path)})
     assert (told.stdout, told.stderr) == (f"{tmp_path}\n", "")
+
+
+#: Of a notebook, which sets MPLBACKEND for every process it starts; neither is installed here.
+BACKENDS = ("module://no_such_package.backend_inline", "no-such-backend")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_notebooks_backend_stops_neither_models_nor_films(backend, tmp_path):
+    """A model, its training and its module import no matplotlib; a film is drawn without one."""
+    code = (
+        "import sys; from hindsight import SAC; import hindsight.library.train; "
+        "model = SAC('PointReach-v0', seeds=1); "
+        "assert 'matplotlib' not in sys.modules; model.film('film.gif', episodes=1)"
+    )
+    env = {**os.environ, "MPLBACKEND": backend}
+    ran = program(sys.executable, "-c", code, cwd=tmp_path, env=env)
+    assert ran.returncode == 0 and (tmp_path / "film.gif").stat().st_size > 1000, ran.stderr
+    policy = next((ROOT / "results/published/policies").glob("random-static-*/ppo*.pt"))
+    ran = program(HINDSIGHT, "watch", policy, "hunt.gif", cwd=tmp_path, env=env)
+    assert "hunt.gif: 3 episodes" in ran.stdout, ran.stderr

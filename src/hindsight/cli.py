@@ -4,6 +4,7 @@ Commands import what they need themselves, so that drawing a figure does not wai
 """
 
 import gc
+import os
 import platform
 import shutil
 from collections.abc import Iterable, Sequence
@@ -75,6 +76,8 @@ def main() -> None:
     gc.set_threshold(100_000, 50)
     open_streams()
     end_with_parent()
+    # A notebook's backend may not be installed here; everything is drawn into files.
+    os.environ["MPLBACKEND"] = "agg"
     try:
         must_have_memory()
         have_home()

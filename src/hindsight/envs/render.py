@@ -9,16 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Circle
 from numpy.typing import NDArray
 
 from hindsight.envs.episodes import Episode, Positions
+from hindsight.io.startup import import_matplotlib
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
+
+import_matplotlib()
+from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.lines import Line2D  # noqa: E402
+from matplotlib.patches import Circle  # noqa: E402
 
 
 def _look(color: str, linestyle: Any, marker: str, linewidth: float) -> dict[str, Any]:
