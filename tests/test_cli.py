@@ -1,5 +1,6 @@
 """The commands that a user types, without Snakemake."""
 
+import os
 import re
 import shutil
 import sys
@@ -14,8 +15,9 @@ import yaml
 from hindsight.cli import _is_typed, app
 from hindsight.io.checksums import about
 from hindsight.io.files import FileError
-from hindsight.library.train import spec_of, to_come
+from hindsight.library.train import outcome, policy_called, spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
+from hindsight.specs.errors import SpecError
 from hindsight.training.watch import animate
 from tests.commands import hindsight, program
 
@@ -124,9 +126,9 @@ def test_train_prints_what_will_come_and_what_came_out(trained):
     (curves,) = (trained / "results").rglob("*.parquet")
     (policy,) = (trained / "results/policies").rglob("*.pt")
     assert re.match(
-        r"trains ppo with hindsight \(final, described\) on PredatorPrey-v0: 2 runs of 4,096 "
-        r"steps, about \d+ s on one core if none ends early, \d+% of it for 20 evaluations of 20 "
-        r"episodes",
+        r"Training ppo with hindsight \(final, described\) on PredatorPrey-v0: 2 runs × 4,096 "
+        r"steps, about \d+ s on one core if none ends early \(\d+% of it for 20 evaluations of 20 "
+        r"episodes\)",
         told[0],
     )
     assert str(curves.relative_to(trained)) in told[1] and "checkpoints/" in told[1]
@@ -139,7 +141,7 @@ def test_train_prints_what_will_come_and_what_came_out(trained):
     )
     assert f"final return   {last.return_mean.mean():.3f} (" in "\n".join(told)
     assert f"success rate   {last.success_rate.mean():.0%}" in told
-    assert "time to solve  none of 2 runs had 95 % success over 100 training episodes" in told
+    assert "solved in training  0 of 2 (95% of 100 episodes, with exploration noise)" in told
     assert ends["policy"] == str(policy.relative_to(trained))
     best = ends["best"].removeprefix("policy ").split()[0]
     assert best == ends["policy"].replace("policies", "best")
@@ -147,6 +149,51 @@ def test_train_prints_what_will_come_and_what_came_out(trained):
     # The command that it suggests works.
     command = next(line for line in told if line.startswith("use it")).split()[3:]
     assert hindsight(*command, "--episodes", "1", cwd=trained).returncode == 0
+    assert command == ["evaluate", policy.stem.split("-")[-2]]
+
+
+def test_policies_have_short_names(trained, tmp_path, monkeypatch):
+    """The newest, and the first characters of a hash, unless several begin with them."""
+    folder = tmp_path / "results/policies/chase"
+    shutil.copytree(trained / "results/policies", folder.parent)
+    (policy,) = folder.parent.rglob("*.pt")
+    short = policy.stem.split("-")[-2]
+    other = policy.with_name(policy.name.replace(short, short[:3] + "0000000"))
+    shutil.copy(policy, other)
+    os.utime(other, (0, 0))
+    assert policy_called(policy) == policy
+    monkeypatch.chdir(tmp_path)
+    assert policy_called(Path("last")).name == policy.name == policy_called(Path(short[:5])).name
+    with pytest.raises(SpecError, match=f"{short[:3]}: 2 policies begin with it in results/pol"):
+        policy_called(Path(short[:3]))
+    with pytest.raises(SpecError, match="x: there is no such policy in results/policies; `last`"):
+        policy_called(Path("x"))
+    told = hindsight("evaluate", "last", "--episodes", "2", "--run", "1", cwd=tmp_path)
+    assert told.stdout.startswith("run 1: return")
+
+
+def test_settings_are_listed(tmp_path):
+    told = hindsight(
+        "train", "--algorithm", "td3", "--env", "FetchReach-v4", "--settings", cwd=tmp_path
+    )
+    assert told.returncode == 0 and "policy_delay=2 " in told.stdout
+    assert not list(tmp_path.iterdir()), "nothing is trained"
+    wrong = hindsight("train", "foo=1", cwd=tmp_path)
+    assert (
+        "unknown option 'foo'; hindsight train --algorithm ppo --settings lists them"
+        in wrong.stderr
+    )
+
+
+def test_the_suggested_command_fits_how_it_was_started(trained, monkeypatch):
+    """`python -m hindsight` runs a file that is no program."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "argv", ["src/hindsight/__main__.py"])
+    monkeypatch.chdir(trained)
+    spec = spec_from("--her", "final", *SMALL)
+    told = outcome(spec, Path("results"), trained / "results")
+    (line,) = (line for line in told if line.startswith("use it"))
+    assert line.split()[2:5] == [sys.executable, "-m", "hindsight"]
 
 
 def test_a_trained_cell_is_shown_and_retrained_only_on_request(trained, tmp_path):

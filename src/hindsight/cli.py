@@ -40,6 +40,13 @@ what, how, writes = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("What is trained", "How", "What is written")
 )
+NamedPolicy = Annotated[
+    Path,
+    typer.Argument(
+        help="a policy file or saved model, as in results/policies; there, `last` is the newest, "
+        "and the first characters of a name's hash are enough"
+    ),
+]
 NamedOption = Annotated[
     str | None,
     typer.Option(
@@ -177,7 +184,8 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="any setting, such as prey=repel k=4 learning_rate=1e-3 hidden=256,256",
+            help="any setting, such as prey=repel k=4 learning_rate=1e-3 hidden=256,256; "
+            "--settings lists them",
         ),
     ] = None,
     algorithm: Annotated[str, what(help=f"learning algorithm: {', '.join(ALGORITHMS)}")] = "ppo",
@@ -199,6 +207,9 @@ def train(
         how(min=0, help="processes for an environment that is not built in; default: one per core"),
     ] = None,
     again: Annotated[bool, how("--again", help="train again even if results exist")] = False,
+    settings: Annotated[
+        bool, how("--settings", help="list every setting with its default and meaning, and exit")
+    ] = False,
     out: Annotated[Path, writes(help="folder for the results")] = Path("results"),
     tensorboard: Annotated[Path | None, writes(help="folder for TensorBoard curves")] = None,
     checkpoint_every: Annotated[
@@ -210,8 +221,14 @@ def train(
 
     The same command continues an interrupted training, and shows the results of a finished one.
     """
-    from hindsight.library.train import files_of, outcome, spec_of, to_come
+    from hindsight.library.train import files_of, must_be_known, outcome, spec_of, to_come
 
+    if settings:
+        from hindsight.specs.settings import listed
+
+        must_be_known(algorithm)
+        typer.echo(listed(algorithm, env, shutil.get_terminal_size((100, 24)).columns))
+        return
     home = out.absolute()  # an environment's own code may change the working folder
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     _must_have_memory(spec)
@@ -303,7 +320,7 @@ def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) 
 
 @app.command()
 def watch(
-    policy: Annotated[Path, typer.Argument(help="a policy file, as in results/policies")],
+    policy: NamedPolicy,
     out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 with ffmpeg")],
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="number of episodes")] = 3,
     run: Annotated[int | None, typer.Option(help="the run's seed; default: the first")] = None,
@@ -312,11 +329,14 @@ def watch(
 ) -> None:
     """Film episodes of a trained policy."""
     _must_have_memory()
+    from hindsight.library.from_stable_baselines3 import model_in
+    from hindsight.library.train import policy_called
     from hindsight.training.watch import animate, film_policy, film_writer
 
+    policy = policy_called(policy)
     film_writer(out)  # refuses a format before the episodes are played
     film = out.absolute()  # an environment's own code may change the working folder
-    shown = film_policy(policy, run, episodes, seed, env)
+    shown = film_policy(model_in(policy, env) or policy, run, episodes, seed, env)
     animate(shown, film)
     caught = sum(episode.caught for episode in shown)
     of = "1 episode" if len(shown) == 1 else f"{len(shown)} episodes"
@@ -325,7 +345,7 @@ def watch(
 
 @app.command()
 def evaluate(
-    policy: Annotated[Path, typer.Argument(help="a policy file, as in results/policies")],
+    policy: NamedPolicy,
     keys: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="settings of the environment: prey=repel"),
@@ -346,6 +366,8 @@ def evaluate(
     _must_have_memory()
     import numpy as np
 
+    from hindsight.library.from_stable_baselines3 import model_in
+    from hindsight.library.train import policy_called
     from hindsight.specs.config import overrides_of
     from hindsight.training.cell import prepare_process
     from hindsight.training.evaluate import evaluate_policy
@@ -353,13 +375,15 @@ def evaluate(
 
     prepare_process("cpu")
     parameters, found = overrides_of(keys or [], ""), []
-    file = policy.absolute()
-    for each in PolicyFile.read(policy).seeds if run is None else [run]:
+    policy = policy_called(policy)
+    theirs = model_in(policy, env)
+    # Absolute, because an environment's own code may change the working folder.
+    played, one = theirs or policy.absolute(), theirs is not None or run is not None
+    for each in [run or 0] if one else PolicyFile.read(policy).seeds:
         result = evaluate_policy(
-            policy, env, episodes, not random, parameters=parameters, run=each, seed=seed
+            played, env, episodes, not random, parameters=parameters, run=each, seed=seed
         )
         found.append(result)
-        policy = file  # an environment's own code may have changed the working folder
         typer.echo(
             f"run {each}: return {result.return_mean:.3f} ± {result.return_std:.3f}, "
             f"success {result.success_rate:.3f}, length {result.length_mean:.1f}"
@@ -375,15 +399,22 @@ def evaluate(
 
 @app.command()
 def export(
-    policy: Annotated[Path, typer.Argument(help="a policy file, or a saved model")],
+    policy: NamedPolicy,
     out: Annotated[Path, typer.Argument(help="the file to write: .onnx, or .pt2 for torch.export")],
     run: Annotated[int | None, typer.Option(help="the run's seed; default: the best")] = None,
     env: NamedOption = None,
 ) -> None:
     """Export a policy to a file for ONNX Runtime or for torch.export.load."""
+    from hindsight.library.from_stable_baselines3 import Acting, model_in
     from hindsight.library.model import Model
+    from hindsight.library.policy import export as write
+    from hindsight.library.train import policy_called
 
-    file = out.absolute()  # an environment's own code may change the working folder
+    file, policy = out.absolute(), policy_called(policy)  # before its own code changes the folder
+    if (theirs := model_in(policy, "")) is not None:
+        write(Acting(theirs), file)
+        typer.echo(f"{out}: the policy of a Stable-Baselines3 model")
+        return
     model = Model.load(policy, env)
     model.export(file, run)
     typer.echo(f"{out}: run {model.best_run if run is None else run}")

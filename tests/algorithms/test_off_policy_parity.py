@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from hindsight.algorithms import ddpg, dqn, sac, td3
+from hindsight.algorithms import ddpg, dqn, sac, sac_compiled, td3
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
 from hindsight.specs.algorithms.dqn import DQNSpec
@@ -185,6 +185,25 @@ def test_updates(name: str, variant: str) -> None:
 def test_runs_of_different_learning_rates(algorithm: Algorithm) -> None:
     """Three runs on one axis, each its own twin."""
     both(algorithm, algorithm.spec(hidden=HIDDEN), twins.LEARNING_RATES)
+
+
+@pytest.mark.parametrize("updates", [sac, sac_compiled, td3, ddpg])
+def test_the_policy_and_the_critics_have_their_own_learning_rates(updates: ModuleType) -> None:
+    """Adam's first step is proportional to its rate, and the policy's follows the critics'."""
+    module, spec = (sac, SACSpec) if updates is sac_compiled else (updates, None)
+    kind: Any = spec or {sac: SACSpec, td3: TD3Spec, ddpg: DDPGSpec}[updates]
+    found = {}
+    for actor in (1e-3, 2e-4):
+        how = kind(hidden=HIDDEN, learning_rate=0.5, actor_lr=actor, critic_lr=1e-3)
+        how = how.model_copy(update={"policy_delay": 1}) if updates is td3 else how
+        agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+        state = module.State(agent, before := twins.starting_rows(agent, 0), how.rate_of)
+        (batch,) = twins.batches(1)
+        updates.update(state, batch, twins.noises(module, 1, 1)[0], how)
+        found[actor] = (state.rows - before).split(agent.sizes, dim=1)
+    assert torch.equal(found[1e-3][0], found[2e-4][0]), "the critics"
+    torch.testing.assert_close(0.2 * found[1e-3][1], found[2e-4][1], rtol=1e-3, atol=3e-7)
+    assert found[1e-3][1].abs().max() > 5e-4
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)

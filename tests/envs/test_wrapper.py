@@ -116,6 +116,22 @@ def acted(action: Any, name: str = PREY, **parameters: Any) -> None:
     env.step(action)
 
 
+def test_other_names_of_the_point_mass() -> None:
+    """`goal_range`, `distance_threshold`, a seed when it is made, and `compute_success`."""
+    make = partial(gymnasium.make, POINT)
+    env = make(goal_range=2.0, distance_threshold=0.25, seed=7)
+    assert (env.unwrapped.parameters.range, env.unwrapped.parameters.threshold) == (2, 0.25)
+    first, second = env.reset()[0], env.reset()[0]
+    np.testing.assert_equal(first, make(range=2.0).reset(seed=7)[0])
+    assert (first["desired_goal"] != second["desired_goal"]).any()
+    env = env.unwrapped
+    achieved, desired = np.zeros((3, 2)), np.array([[0.2, 0.1], [0.2, 0.2], [0, 0]])
+    assert env.compute_success(achieved, desired).tolist() == [True, False, True]
+    assert env.compute_success(achieved[0], desired[0]) is True
+    bits = gymnasium.make(BITS, n_bits=2).unwrapped
+    assert bits.compute_success([[0, 1], [0, 1]], [[0, 1], [1, 1]]).tolist() == [True, False]
+
+
 NUMBERS = "action: .* is not allowed; it takes 3 finite numbers"
 CHOICE = "action: .* not allowed; it is a whole number from 0 to 2"
 

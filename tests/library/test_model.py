@@ -1,9 +1,12 @@
 """Models learn as `train_cell` does, stop, continue, and are saved and loaded."""
 
+import copy
+import pickle
 import re
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from typing import Any
 
@@ -224,8 +227,11 @@ def drawn(picture: Any) -> Corridor:
 def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
     model = small(drawn(np.zeros((8, 8, 3), np.uint8)), max_episode_steps=12)
     assert model.film(tmp_path / "a.gif", episodes=1).stat().st_size > 0
-    for env, words in ((drawn(None), "returned NoneType of shape"), (Corridor(), "render_mode is")):
-        with pytest.raises(FileError, match=f"cannot be drawn: .*{words}"):
+    for env, words in (
+        (drawn(None), "returned NoneType of shape"),
+        (Corridor(), "has no render_mode"),
+    ):
+        with pytest.raises(FileError, match=f"cannot be filmed: .*{words}"):
             small(env, max_episode_steps=12).film(tmp_path / "b.gif")
 
 
@@ -240,7 +246,6 @@ class Uncopied(Corridor):
         (lambda: small(Uncopied(), max_episode_steps=9), "pass a function that creates one"),
         (lambda: small(Corridor()), "Corridor has no step limit: set one, such as"),
         (lambda: small(3), "it must be a gymnasium id, a function"),
-        (lambda: small(gym.make_vec("Corridor-v0", 2)), "not a vector environment"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
         (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has batch_size, buffer_size"),
@@ -263,6 +268,60 @@ def test_an_invalid_argument_is_an_error_of_one_sentence(make, words):
     with pytest.raises(SpecError, match=words) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def test_a_refused_preset_makes_no_environment():
+    made = []
+    with pytest.raises(SpecError, match="did you mean 'robotics'"):
+        small(lambda: made.append(1), preset="robotic")
+    assert not made
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("steps", [0, 60])
+def test_a_copied_model_continues_as_the_original(copied, steps):
+    model = small().learn(steps) if steps else small()
+    other = copied(model)
+    again = copied(other)  # before it has learned
+    for each in (model, other, again):
+        each.learn(60)
+    assert torch.equal(parameters(model), parameters(other))
+    assert torch.equal(parameters(model), parameters(again))
+    columns = [each.curves().drop(columns=CLOCKS) for each in (model, again)]
+    pd.testing.assert_frame_equal(*columns)
+
+
+def test_only_one_call_of_learn_at_a_time():
+    model, refused = small(), []
+
+    def second(model: Any) -> None:
+        try:
+            model.learn(30)
+        except SpecError as error:
+            refused.append(str(error))
+
+    def callback(model: Any) -> None:
+        thread = threading.Thread(target=second, args=(model,))
+        thread.start()
+        thread.join()
+
+    model.learn(60, callback=callback)
+    assert refused == ["this model is learning already: wait until that call of learn ends"] * 2
+    assert (
+        len(model.curves().query("phase == 'train'")) == 4 and model.learn(30).num_timesteps == 90
+    )
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_no_observations_get_no_actions(deterministic):
+    model = small()
+    obs, _ = gym.make("Corridor-v0").reset(seed=0)
+    none = {key: np.zeros((0, *np.shape(value)), np.float32) for key, value in obs.items()}
+    actions, _ = model.predict(none, deterministic=deterministic)
+    assert actions.shape == (0, *model.predict(obs)[0].shape)
+    before = model.parameters().clone()
+    model.parameters().zero_()
+    assert torch.equal(model.parameters(), before), "a copy"
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What the off-policy algorithms share: the parameters of all runs, with optimisers and targets."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -19,13 +20,21 @@ class Learner(ABC):
     targets: ClassVar[tuple[str, ...]]  # attributes that are tensors [run, parameter]
 
     def __init__(
-        self, agent: Any, rows: Tensor, learning_rate: Tensor | float, weight_decay: float = 0.0
+        self,
+        agent: Any,
+        rows: Tensor,
+        learning_rate: Tensor | float | Callable[[str], float],
+        weight_decay: float = 0.0,
     ) -> None:
-        """`rows` [run, parameter], laid out as in `agent.initial_row`; the others as in `Adam`."""
+        """`rows` [run, parameter], laid out as in `agent.initial_row`; the others as in `Adam`.
+
+        `learning_rate` may be a function of the part's name in `optimised`.
+        """
         self.agent = agent
         parts = (part.clone() for part in rows.split(agent.sizes, dim=1))
         for name in self.optimised:
-            setattr(self, name, Adam(next(parts), learning_rate, weight_decay=weight_decay))
+            rate = learning_rate(name) if callable(learning_rate) else learning_rate
+            setattr(self, name, Adam(next(parts), rate, weight_decay=weight_decay))
         for name in self.targets:
             setattr(self, name, next(parts))
         self._split()

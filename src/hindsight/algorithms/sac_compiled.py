@@ -23,8 +23,9 @@ HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 Transitions = tuple[Numbers, Numbers, Numbers, Numbers, NDArray[np.bool_], Numbers]
 #: Indices of the hyperparameters in `numbers`; the largest norm is infinite without clipping.
 (
-    GAMMA, TAU, TARGET_ENTROPY, LEARNS_ALPHA, MAX_GRAD_NORM, EPS, WEIGHT_DECAY, LEARNING_RATE,
-) = range(8)  # fmt: skip
+    GAMMA, TAU, TARGET_ENTROPY, LEARNS_ALPHA, MAX_GRAD_NORM, EPS, WEIGHT_DECAY, CRITIC_RATE,
+    ACTOR_RATE,
+) = range(9)  # fmt: skip
 #: Indices of `result`, in the order of `sac.Diagnostics`.
 CRITIC_LOSS, ACTOR_LOSS, CRITIC_NORM, ACTOR_NORM, Q_MEAN, ALPHA, ENTROPY = range(7)
 
@@ -86,12 +87,13 @@ def _q(critic: Numbers, sizes: Sizes, obs: Numbers, actions: Numbers, layers: Nu
 
 @compiled
 def _descend(
-    optimised: Optimised, grad: Numbers, steps: float, decay: float, numbers: NDArray[np.float64]
-) -> float:
+    optimised: Optimised, grad: Numbers, steps: float, rate: float, decay: float,
+    numbers: NDArray[np.float64],
+) -> float:  # fmt: skip
     """Clip the gradient by its norm and take Adam's step number `steps`; returns the norm."""
     size = math.sqrt(np.dot(grad, grad))
     scale = min(numbers[MAX_GRAD_NORM] / (size + 1e-6), 1.0)
-    adam(optimised, grad, scale, steps, numbers[LEARNING_RATE], numbers[EPS], decay)
+    adam(optimised, grad, scale, steps, rate, numbers[EPS], decay)
     return size
 
 
@@ -158,7 +160,7 @@ def _update(
             td_error[k] += 0.5 * abs(error)
         d_critic = grad.reshape(2, -1)[i]
         backward(both[i], critic_sizes, n, valued[0], n, True, delta, d_critic)
-    result[CRITIC_NORM] = _descend(critics, grad, steps, decay, numbers)
+    result[CRITIC_NORM] = _descend(critics, grad, steps, numbers[CRITIC_RATE], decay, numbers)
 
     # J_pi (eq. 9), the mean of alpha log pi(a | s) - min_i Q_i(s, a), with a = f(noise; s) and the
     # updated critics
@@ -181,7 +183,7 @@ def _update(
     _sample_gradient(head, noise, drawn[:n], d_actions, alpha / n, d_head)
     grad = np.empty(last, np.float32)
     backward(policy[0], actor_sizes, n, seen, 2 * n, True, delta, grad)
-    result[ACTOR_NORM] = _descend(policy, grad, steps, decay, numbers)
+    result[ACTOR_NORM] = _descend(policy, grad, steps, numbers[ACTOR_RATE], decay, numbers)
     entropy = -log_prob[:n].mean()
     result[ACTOR_LOSS] -= alpha * entropy
     result[ALPHA], result[ENTROPY] = alpha, entropy
@@ -189,7 +191,7 @@ def _update(
     # J(alpha) (eq. 18), with respect to log alpha, which is neither clipped nor decays
     d_log_alpha = np.empty(1, np.float32)
     d_log_alpha[0] = (entropy - numbers[TARGET_ENTROPY]) * numbers[LEARNS_ALPHA]
-    adam(temperature, d_log_alpha, 1.0, steps, numbers[LEARNING_RATE], numbers[EPS], 0.0)
+    adam(temperature, d_log_alpha, 1.0, steps, numbers[ACTOR_RATE], numbers[EPS], 0.0)
     tau = np.float32(numbers[TAU])
     for j in range(len(target)):
         target[j] += tau * (critics[0][j] - target[j])
@@ -210,14 +212,15 @@ def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnost
     sizes = np.array(agent.critic.sizes), np.array(agent.actor.sizes)
     entropy = -noise.shape[-1] if spec.target_entropy is None else spec.target_entropy
     norm_limit = math.inf if spec.max_grad_norm is None else spec.max_grad_norm
-    rates, steps = critics.learning_rate.tolist(), critics.steps.tolist()
+    rates = [part.learning_rate.tolist() for part in (critics, actor)]
+    steps = critics.steps.tolist()
     results, td_error = np.zeros((runs, ENTROPY + 1)), np.empty((runs, n), np.float32)
 
     def learn(run: int) -> None:
         numbers = np.array(
             [
                 spec.gamma, spec.tau, entropy, spec.learns_temperature, norm_limit, critics.eps,
-                spec.weight_decay, rates[run],
+                spec.weight_decay, rates[0][run], rates[1][run],
             ]
         )  # fmt: skip
         _update(

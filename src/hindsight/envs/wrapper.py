@@ -37,8 +37,16 @@ class GoalEnv(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012, as gymnasium's own
 
-    def __init__(self, environment: str, render_mode: str | None = None, **parameters: Any) -> None:
+    def __init__(
+        self,
+        environment: str,
+        render_mode: str | None = None,
+        seed: int | None = None,
+        **parameters: Any,
+    ) -> None:
         """Make the environment with this ID; `parameters` are keys of its specification.
+
+        `seed` is that of the first reset, if that has none.
 
         Raises SpecError, a ValueError, which names the invalid parameter.
         """
@@ -59,7 +67,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         self.observation_space = self.native.observation_space
         self._spaces = self.native.observation_space.spaces
         self.action_space = self.native.action_space
-        self._over = True
+        self._over, self._seed = True, seed
         self._states: list[Array] = []  # [obs], of this episode so far
 
     def reset(
@@ -70,7 +78,8 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         The option {"state": numbers} sets the initial state instead of drawing it: achieved goal,
         desired goal and observation, concatenated.  Raises ValueError if it is outside its space.
         """
-        super().reset(seed=seed)
+        super().reset(seed=self._seed if seed is None else seed)
+        self._seed = None
         self.native.state = self._first(options or {})[None, None]
         self.native.elapsed.zero_()
         self._over = False
@@ -109,6 +118,12 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         """
         return self._outcome(achieved_goal, desired_goal, info)[0]
 
+    def compute_success(
+        self, achieved_goal: ArrayLike, desired_goal: ArrayLike
+    ) -> bool | NDArray[np.bool_]:
+        """Whether the achieved goals [..., goal] reach the desired ones; a bool or [...]."""
+        return self._outcome(achieved_goal, desired_goal, {})[3]
+
     def compute_terminated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> bool | NDArray[np.bool_]:
@@ -136,7 +151,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     def _outcome(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> tuple[Any, ...]:
-        """Rewards, terminations and truncations [...] for goals [..., goal]."""
+        """Rewards, terminations, truncations and successes [...] for goals [..., goal]."""
         achieved, desired = (
             torch.from_numpy(np.array(goal, np.float32))[None]
             for goal in (achieved_goal, desired_goal)
@@ -147,7 +162,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         fails = late & (not native.truncates)
         reward, success = native.task.reward(achieved, desired, fails)
         terminated = success & native.task.terminates_on_success | fails
-        found = (x[0].numpy() for x in (reward, terminated, late & ~terminated))
+        found = (x[0].numpy() for x in (reward, terminated, late & ~terminated, success))
         return tuple(x if x.ndim else x.item() for x in found)
 
     def _first(self, options: Mapping[str, Any]) -> torch.Tensor:

@@ -54,12 +54,14 @@ def _is_module(name: str) -> bool:
 
 
 def without_docstrings(tree: ast.Module) -> ast.Module:
-    """Remove all docstrings from a syntax tree, in place."""
+    """Remove all docstrings from a syntax tree, also those of attributes, in place."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                del node.body[0]
+            node.body[:] = [
+                line
+                for line in node.body
+                if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+            ]
     return tree
 
 

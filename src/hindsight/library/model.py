@@ -7,11 +7,12 @@ every run.  One run acts: by default the one with the best evaluation.
 import re
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -27,6 +28,13 @@ from hindsight.io.files import FileError, reason
 from hindsight.io.interruption import noticed
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import Given, environment_values
+from hindsight.library.from_stable_baselines3 import (
+    called_after,
+    in_our_words,
+    is_theirs,
+    learn_words,
+    of_vector,
+)
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import keys_of, notes_of
 from hindsight.replay.buffer import count_of
@@ -74,14 +82,18 @@ class Model:
 
     algorithm: ClassVar[str]
     default_her: ClassVar[str] = "future"
+    #: What `learn` does by default: show progress, and write curves for TensorBoard.
+    verbose: int = 0
+    tensorboard_log: str | Path | None = None
 
     def __init__(
         self,
         env: Given,
+        env_after_policy: Given | None = None,
         *,
         her: str | None = "default",
         preset: str | None = None,
-        seeds: int = 4,
+        seeds: int | None = None,
         evaluate_every: int = 2000,
         evaluation_episodes: int = 20,
         env_kwargs: Mapping[str, Any] | None = None,
@@ -89,37 +101,55 @@ class Model:
         fidelity: Literal["described", "released"] = "described",
         device: str = "cpu",
         workers: int | None = None,
+        verbose: int = 0,
+        tensorboard_log: str | Path | None = None,
         **settings: Any,
     ) -> None:
         """Create an untrained model.
 
+        Stable-Baselines3's words are taken, too, where they have a meaning here; see
+        docs/from-stable-baselines3.md.
+
         Args:
             env: the environment: an id, a function that creates one, or an instance.  An instance
-                is recreated from its id if gymnasium made it, and copied otherwise.
+                is recreated from its id if gymnasium made it, and copied otherwise; of a vector
+                environment, the first, with its number as `n_envs`.
+            env_after_policy: the environment, if the first argument is "MultiInputPolicy".
             her: hindsight strategy, which chooses the new goals: "final", "future", "episode" or
                 "random" (not with PPO).  None turns hindsight off.  Default: "final" with PPO,
                 "future" with the other algorithms.
             preset: a named set of settings: "recommended" (PPO) or "robotics" (SAC); see
                 docs/library.md.  Your own settings override it.
-            seeds: number of runs; they have the seeds 0, 1, ...
+            seeds: number of runs, with the seeds 0, 1, ...  None: 4, or 1 if `seed` is given.
             evaluate_every: environment steps of each run between evaluations.
             evaluation_episodes: episodes of each evaluation.
             env_kwargs: arguments for the environment; only if `env` is an id or a function.
             max_episode_steps: steps after which an episode is truncated.  None: as registered.
             fidelity: "described" relabels, and moves our prey, as the papers describe it,
                 "released" as their authors' code does; see docs/deviations.md.
-            device: "cpu", "cuda" or "cuda:1", ...
+            device: "cpu", "cuda" or "cuda:1", ..., or "auto": a GPU if there is one.
             workers: processes that step a gymnasium environment.  None: one per core.
+            verbose: 1: `learn` shows its progress, unless told otherwise.
+            tensorboard_log: default folder of `learn`'s curves for TensorBoard.
             **settings: any other option of the algorithm, of hindsight or of the environment, for
                 example `learning_rate`, `hidden`, `n_envs`, `batch_size`, `prioritized`, or `k`,
-                the additional goals per step (default: 1 with PPO, 4 with the others).  Classes
-                in `specs.algorithms`, `specs.hindsight` (PPO) and `specs.replay` list them.  For
-                `terminates` and `rest` see docs/your-environment.md.
+                the additional goals per step (default: 1 with PPO, 4 with the others).
+                docs/settings.md lists them all.
 
         Raises:
             SpecError: an option is unknown, has no effect or has an invalid value, or the
                 environment is not suitable.
         """
+        if env_after_policy is not None:
+            env, settings = env_after_policy, {"policy": env, **settings}
+        if hasattr(env, "num_envs"):
+            env, n_envs = of_vector(env)
+            settings = {"n_envs": n_envs, **settings}
+        settings = in_our_words(self.algorithm, {"seeds": seeds, "her": her, **settings})
+        seeds, her = settings.pop("seeds") or 4, settings.pop("her")
+        keys_of(
+            preset, self.algorithm, ""
+        )  # an unknown one is refused before the environment is made
         environment = environment_values(env, env_kwargs, max_episode_steps)
         keys = keys_of(preset, self.algorithm, environment["id"])
         usual = keys.pop("her", self.default_her)
@@ -135,7 +165,10 @@ class Model:
         )
         spec = validated(CellSpec, given)
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         self._set_up(spec, list(spec.run_seeds), rows, evaluate_every, device, workers)
+        self.verbose, self.tensorboard_log = verbose, tensorboard_log
         must_count(self.spec, given, settings)
 
     def _set_up(
@@ -152,7 +185,10 @@ class Model:
         must_be_usable(device)
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         self.device, self.workers = device, workers
+        self._learns = threading.Lock()
         self._runs: Runs | None = None
+        #: State of the training of a copied model, until `learn` continues it.
+        self._resumes: dict[str, Any] | None = None
         #: The file a model was loaded from, until `learn` continues its training.
         self._file: PolicyFile | None = None
         #: Environment steps that each run has trained so far.
@@ -186,10 +222,11 @@ class Model:
     def learn(
         self,
         total_timesteps: int,
-        *,
         callback: Callback | Sequence[Callback] | None = None,
-        progress: bool = False,
+        *,
+        progress: bool | None = None,
         tensorboard: str | Path | None = None,
+        **theirs: Any,
     ) -> Self:
         """Train every run for `total_timesteps` more environment steps; returns the model.
 
@@ -205,31 +242,39 @@ class Model:
         Args:
             total_timesteps: environment steps of each run.
             callback: a function, or several, called with this model after every iteration
-                (`log_interval` steps, or PPO's rollout); returning False ends the training.
+                (`log_interval` steps, or PPO's rollout); returning False ends the training.  One
+                of Stable-Baselines3's is then called for each step.
             progress: show a progress bar (lines, if there is no terminal) and the share of time
-                that evaluations took.
+                that evaluations took.  None: if the model is `verbose`.
             tensorboard: folder for TensorBoard curves, with a subfolder for each run.
+            **theirs: Stable-Baselines3's `progress_bar`, `tb_log_name`, `log_interval` (without
+                effect) and `reset_num_timesteps=False`.
 
         Raises:
             EnvironmentFailure: the environment raised an error or contradicts itself.
             SpecError: an argument is invalid, the package tensorboard is missing, or an error ended
                 an earlier call within an iteration.
         """
-        self._must_be_whole()
         total_timesteps = count_of("total_timesteps", total_timesteps)
+        progress, name = learn_words(theirs, bool(self.verbose) if progress is None else progress)
+        folder = self.tensorboard_log if tensorboard is None else tensorboard
         several = callback if isinstance(callback, Sequence) else [callback]
         callbacks = [each for each in several if each is not None]
-        for each in callbacks:
-            if not callable(each):
+        for i, each in enumerate(callbacks):
+            if hasattr(each, "on_step"):
+                callbacks[i] = called_after(each, self)
+            elif not callable(each):
                 raise SpecError(
-                    f"callback: {each!r} is not allowed; it must be a function of the model, or a "
-                    "list of them"
+                    f"callback: {each!r} is not allowed; it must be a callable that takes the "
+                    "model, or a list of them"
                 )
         prepare_process(self.device)
         with ExitStack() as stack:
+            stack.enter_context(self._alone())
+            self._must_be_whole()
             self._board = None
-            if tensorboard is not None:
-                board = TensorBoard(Path(tensorboard), self.spec)
+            if folder is not None:
+                board = TensorBoard(Path(folder) / name, self.spec)
                 self._board = stack.enter_context(closing(board))
             if progress:
                 print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
@@ -268,6 +313,16 @@ class Model:
             print(f"{line}episodes took {share:.0%} of the time", file=sys.stderr)
         return self
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Raise SpecError if another call of `learn` is under way, in another thread."""
+        if not self._learns.acquire(blocking=False):
+            raise SpecError("this model is learning already: wait until that call of learn ends")
+        try:
+            yield
+        finally:
+            self._learns.release()
+
     def _must_be_whole(self) -> None:
         """Raise SpecError if an error ended the training within an iteration."""
         if self._torn:
@@ -305,7 +360,7 @@ class Model:
     def _started(self) -> Runs:
         """Return the runs, created or restored on the first call."""
         if self._runs is None:
-            file, resumes = self._file, None
+            file, resumes, self._resumes = self._file, self._resumes, None
             if file is not None:
                 resumes = file.saved.get("training") or self._checkpoint(file.path)
                 if resumes is None:
@@ -315,7 +370,9 @@ class Model:
             spec = self.spec.model_copy(update={"steps": room})
             rows = None if file is None else self._rows["last"].clone()
             runs = runs_of(spec, self.seeds, self.device, self.workers, rows)
-            if file is not None and resumes is not None:
+            if file is None and resumes is not None:
+                runs.load_state_dict(resumes)
+            elif file is not None and resumes is not None:
                 try:
                     runs.load_state_dict(resumes)
                 except MISFITS as error:
@@ -436,7 +493,7 @@ class Model:
             raise SpecError(f"run: {run} is not allowed; choose from {self.seeds}")
         if which not in self._rows:
             raise SpecError(f"which: {which!r} is not allowed; choose from best, last")
-        return self._rows[which][self.seeds.index(run)]
+        return self._rows[which][self.seeds.index(run)].clone()
 
     def policy(self, run: int | None = None, which: Which = "best") -> Policy:
         """Return a run's deterministic policy as a `torch.nn.Module` (`library.policy.Policy`)."""
@@ -479,9 +536,9 @@ class Model:
         act, first = self._actors[key], next(iter(spaces))
         if deterministic or np.shape(observation[first]) == spaces[first].shape:
             return act(observation), None
-        size = len(observation[first])
+        size, space = len(observation[first]), self._spaces[1]
         each = [act({key: observation[key][i] for key in spaces}) for i in range(size)]
-        return np.stack(each), None
+        return np.array(each, space.dtype).reshape(size, *(space.shape or ())), None
 
     def evaluate(
         self,
@@ -539,7 +596,45 @@ class Model:
         """
         return export(self.policy(run, which), Path(path))
 
+    # -- Stable-Baselines3's names ----------------------------------------------------------------
+
+    def get_env(self) -> Any:
+        """Return a new vector environment of Stable-Baselines3 with one environment."""
+        from stable_baselines3.common.vec_env import DummyVecEnv
+
+        return DummyVecEnv([self.spec.environment.make])
+
+    def get_vec_normalize_env(self) -> None:
+        """Return None: `normalize_observations` standardises what the networks see."""
+
+    @property
+    def logger(self) -> Any:
+        """A logger of Stable-Baselines3, for its callbacks; it prints if the model is `verbose`."""
+        from stable_baselines3.common.logger import Logger, make_output_format
+
+        return Logger(None, [make_output_format("stdout", "")] if self.verbose else [])
+
+    def save_replay_buffer(self, path: str | Path) -> None:
+        """As `save(path, training=True)`: the buffer, and all else that training needs."""
+        self.save(path, training=True)
+
+    def load_replay_buffer(self, path: str | Path) -> None:
+        """Continue the training in a file of `save_replay_buffer`; FileError if it is another."""
+        other = type(self).load(path, workers=self.workers)
+        if (other.spec, other.seeds) != (self.spec, self.seeds):
+            raise FileError(f"{path}: is of a model with other settings or seeds")
+        vars(self).update(vars(other))
+
     # -- files ----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle with the state of the training instead of environments and networks."""
+        resumes = self._resumes if self._runs is None else self._runs.state_dict()
+        left: dict[str, Any] = {"_learns": None, "_runs": None, "_board": None, "_actors": {}}
+        return {**vars(self), **left, "_resumes": resumes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _learns=threading.Lock())
 
     def save(self, path: str | Path, *, training: bool = False) -> Path:
         """Save every run's policy and the curves; returns the path.
@@ -599,6 +694,11 @@ class Model:
             FileError: the file is damaged or of another kind.
             SpecError: the environment is unknown or does not fit the policy.
         """
+        if is_theirs(Path(path)):
+            raise FileError(
+                f"{path}: is a Stable-Baselines3 model, not one of ours; hindsight evaluate, watch "
+                "and export take it"
+            )
         file = PolicyFile.read(Path(path))
         try:
             spec, rows = _cell_in(file, env)

@@ -1,6 +1,7 @@
 """A trained policy as a self-contained `torch.nn.Module`, and its export to a file."""
 
 import logging
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,7 +111,7 @@ class Policy(nn.Module):
         """Encode a part of observations [n, ...] as numbers [n, size] (`specs.spaces`)."""
         among = self.choices[key]
         if among is None:
-            return values.reshape(values.shape[0], -1)
+            return values.reshape(values.shape[0], math.prod(self.shapes[key]))
         columns = values.reshape(values.shape[0], len(among)).unbind(1)
         pairs = zip(columns, among, strict=True)
         return torch.cat([x[:, None] == torch.from_numpy(each) for x, each in pairs], 1).float()
@@ -137,16 +138,17 @@ class Policy(nn.Module):
 class _ByPosition(nn.Module):
     """Takes the parts of observations as positional arguments, as exported models do."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Any) -> None:
         super().__init__()
         self.policy = policy
 
     def forward(self, *observations: Tensor) -> Tensor:
-        return self.policy(dict(zip(self.policy.shapes, observations, strict=True)))
+        actions: Tensor = self.policy(dict(zip(self.policy.shapes, observations, strict=True)))
+        return actions
 
 
-def export(policy: Policy, path: Path) -> Path:
-    """Export a policy to a file; see `Model.export`."""
+def export(policy: Any, path: Path) -> Path:
+    """Export a policy, with its `shapes` and `choices`, to a file; see `Model.export`."""
     if path.suffix not in (".onnx", ".pt2"):
         raise FileError(f"{path}: a policy is exported as .onnx or .pt2")
     positional = _ByPosition(policy).eval()

@@ -23,6 +23,8 @@ from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
 from hindsight.training.progress import shown
 
+#: The folder where policies are found by short names.
+RESULTS = "results"
 #: Default settings of `hindsight train`.
 KEYS: dict[str, Any] = {"hidden": [64, 64], "fidelity": "described", "evaluation_episodes": 20}
 
@@ -33,8 +35,7 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     Raises SpecError for an option that is invalid, or was typed but has no effect.
     """
     name, env, her, seeds = (flags[flag] for flag in ("algorithm", "env", "her", "seeds"))
-    if name not in ALGORITHMS:
-        raise SpecError(f"--algorithm {name!r} is unknown; choose from {', '.join(ALGORITHMS)}")
+    must_be_known(name)
     given = overrides_of(flags["keys"] or [], "")
     if "strategy" in given:
         raise SpecError("strategy is not a key here; use --her")
@@ -71,6 +72,13 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     return spec
 
 
+def must_be_known(algorithm: str) -> None:
+    """Raise SpecError for an unknown algorithm."""
+    if algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise SpecError(f"--algorithm {algorithm!r} is unknown; choose from {known}")
+
+
 def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
     """Return the cell of these values with another fidelity."""
     parts = {key: part for key, part in values.items() if isinstance(part, dict)}
@@ -98,10 +106,10 @@ def to_come(
     runs = "1 run" if spec.seeds == 1 else f"{spec.seeds} runs"
     files = files_of(spec, out)
     lines = [
-        f"trains {spec.algorithm.name}{how} on {spec.environment.id}: {runs} of {spec.steps:,} "
-        f"steps, about {duration(seconds(spec))} on one core if none ends early, "
-        f"{evaluation_seconds(spec) / seconds(spec):.0%} of it for {spec.evaluation.points} "
-        f"evaluations of {spec.evaluation.episodes} episodes",
+        f"Training {spec.algorithm.name}{how} on {spec.environment.id}: {runs} × {spec.steps:,} "
+        f"steps, about {duration(seconds(spec))} on one core if none ends early "
+        f"({evaluation_seconds(spec) / seconds(spec):.0%} of it for {spec.evaluation.points} "
+        f"evaluations of {spec.evaluation.episodes} episodes)",
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
     ]
     if steps is not None and steps < spec.steps:
@@ -136,20 +144,22 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         runs = pd.DataFrame(reduce_cell(cell).runs)
     returns, success = runs["final_evaluation_return"], runs["final_evaluation_success"]
     solved = runs["solve_step"].dropna()
-    learned = f"none of {len(runs)} runs had 95 % success over 100 training episodes"
+    learned = f"{len(solved)} of {len(runs)} (95% of 100 episodes, with exploration noise)"
     if len(solved):
-        some = f"{len(solved)} of {len(runs)} runs that had 95 % success over 100 training episodes"
-        learned = f"{np.median(solved):,.0f} steps, the median of the {some}"
-    policy, env = shlex.quote(str(files["policies"])), spec.environment.id
+        learned += f", after {np.median(solved):,.0f} steps (median)"
+    found = spec.hash if home == Path(RESULTS).absolute() else str(files["policies"])
+    policy, env = shlex.quote(found), spec.environment.id
     named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
     # The path it was called by, if the virtual environment is not activated.
     program = "hindsight" if shutil.which("hindsight") else shlex.quote(sys.argv[0])
+    if program.endswith("__main__.py"):
+        program = shlex.join([sys.executable, "-m", "hindsight"])
     best = f"best policy    {files['best']}  (each run at its best evaluation)"
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
         f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",
         f"success rate   {shown(success.mean(), '.0%')}",
-        f"time to solve  {learned}",
+        f"solved in training  {learned}",
         f"training took  {duration(cell.metadata['seconds'])}, and evaluations "
         f"{duration(cell.metadata.get('evaluation_seconds', 0.0))}",
         f"curves         {files['cells']}",
@@ -158,6 +168,24 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"use it         {program} evaluate {policy}{named}",
         f"               {program} watch {policy} episodes.gif{named}",
     ]
+
+
+def policy_called(name: Path) -> Path:
+    """The policy file of a path, of `last`, or of the first characters of a hash in its name.
+
+    Of several with one hash, by other code, it is the newest.  Raises SpecError if none in
+    ./results, or policies with other hashes, are called so.
+    """
+    if name.exists() or name.suffix or len(name.parts) > 1:
+        return name
+    files = [file for file in Path(RESULTS, "policies").rglob("*") if file.is_file()]
+    # `<name>-<hash of the specification>-<code>`
+    hashes = {file: file.stem.split("-")[-2] for file in files}
+    found = [f for f in files if name.name == "last" or hashes[f].startswith(name.name)]
+    if not found or (name.name != "last" and len({hashes[file] for file in found}) > 1):
+        several = f"{len(found)} policies begin with it" if found else "there is no such policy"
+        raise SpecError(f"{name}: {several} in {RESULTS}/policies; `last` is the newest one")
+    return max(found, key=lambda file: file.stat().st_mtime)
 
 
 def duration(seconds: float) -> str:

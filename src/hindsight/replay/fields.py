@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import groupby
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -119,18 +118,6 @@ def _described(array: Array) -> str:
     return f"an array of shape {array.shape} and type {array.dtype}"
 
 
-def blocks_of(fields: Mapping[str, Field]) -> list[Field]:
-    """The columns of each floating type, as a field, to check all of its numbers at once."""
-    floats = [field for field in fields.values() if field.stored.kind == "f"]
-    blocks = []
-    for stored, same in groupby(sorted(floats, key=lambda f: f.columns.start), lambda f: f.stored):
-        parts = [field.columns for field in same]
-        columns = slice(parts[0].start, parts[-1].stop)
-        size = (columns.stop - columns.start) * COLUMN // stored.itemsize
-        blocks.append(Field(stored.name, columns, (size,), stored, stored))
-    return blocks
-
-
 def truth(name: str, values: Any, shape: tuple[int, ...]) -> Array:
     """Convert booleans, or numbers 0 and 1, to bool [*shape]; ValueError for anything else."""
     array = np.asarray(values)
@@ -192,7 +179,10 @@ class FieldBuffer(ABC):
         seed: int | None,
     ) -> None:
         self.fields, self.row = dict(fields), row
-        self._floats = blocks_of(fields)
+        floats = [field for field in fields.values() if field.stored.kind == "f"]
+        #: Columns of float32, which come first, and whether there are other floats.
+        self._floats = sum(prod(field.shape) for field in floats if field.stored == FLOAT)
+        self._wide = any(field.stored != FLOAT for field in floats)
         self.rng = np.random.default_rng(None if seed is None else count_of("seed", seed, 0))
         kind: Any = ReplayBuffer
         if prioritized:
@@ -213,10 +203,7 @@ class FieldBuffer(ABC):
 
     def _check_finite(self, rows: Rows) -> None:
         """Raise ValueError, naming the field, if rows [..., width] hold NaN or infinity."""
-        for block in self._floats:
-            if not np.isfinite(block.of(rows)).all():
-                break
-        else:
+        if np.isfinite(rows[..., : self._floats]).all() and not self._wide:
             return
         for field in self.fields.values():
             values = field.of(rows)

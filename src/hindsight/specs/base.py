@@ -49,14 +49,22 @@ GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
 
 
 class Spec(BaseModel):
-    """An immutable model that rejects unknown keys."""
+    """An immutable model that rejects unknown keys.
 
+    The string below a field says what it does and, for a number, its usual range; `specs.settings`
+    makes them pydantic's descriptions.
+    """
+
+    #: Other names of fields.
+    aliases: ClassVar[dict[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     @model_validator(mode="before")
     @classmethod
     def _keys_are_known(cls, values: Any) -> Any:
         """Reject an unknown key; suggest the closest one, or list them all."""
+        if isinstance(values, dict):
+            values = {cls.aliases.get(key, key): value for key, value in values.items()}
         for key in map(str, values if isinstance(values, dict) else ()):
             if key not in cls.model_fields:
                 known = f"; choose from {', '.join(sorted(cls.model_fields))}"
@@ -167,12 +175,20 @@ class AlgorithmSpec(Spec):
     if TYPE_CHECKING:
         name: str = ""
     hidden: Widths = (64, 64)
+    """Widths of the hidden layers, of every network. Usual: two layers of 64 to 512; wider learns
+    harder tasks, at a higher cost."""
     learning_rate: Positive = 3e-4
+    """Adam's step size. Usual: 1e-4 to 3e-3; larger learns faster until it becomes unstable."""
     n_envs: Count = 1
+    """Environments that each run steps at the same time. Usual: 1 to 16."""
     batch_size: Count = 64
+    """Transitions in a minibatch. Usual: 64 to 2048; larger is steadier and slower."""
     gamma: Fraction = 0.99
-    #: Added to the gradient of all parameters (Adam's weight_decay, as in Stable-Baselines3).
+    """Discount of the next step's value. Usual: 0.9 to 0.99; its horizon is 1 / (1 - gamma) steps,
+    and should cover the way to a goal."""
     weight_decay: NonNegative = 0.0
+    """Added to the gradient, times the parameters (Adam's weight_decay, as in Stable-Baselines3).
+    Usual: 0, or 1e-5 to 1e-3."""
 
     @property
     @abstractmethod

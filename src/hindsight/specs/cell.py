@@ -87,13 +87,18 @@ class CellSpec(Spec):
     environment: AnyEnvironment = ENVIRONMENTS["PredatorPrey-v0"]()
     algorithm: AnyAlgorithm = ALGORITHMS["ppo"]()
     hindsight: HindsightSpec | None = None
-    #: Off-policy algorithms use this instead of `hindsight`.
+    """Of on-policy algorithms; null: no hindsight."""
     replay: ReplaySpec | None = None
+    """Off-policy algorithms use this instead of `hindsight`."""
     seeds: Few = 16
-    #: First seed, so that tuning can use seeds that no result uses.
+    """Number of runs."""
     first_seed: Annotated[int, Field(ge=0, le=10**6), NUMBER] = 0
+    """Seed of the first run, so that tuning can use seeds that no result uses."""
     steps: Steps = 1_000_000
+    """Environment steps of each run."""
     early_end: Annotated[float, Field(ge=1, le=MOST), NUMBER] | None = 1.3
+    """Once its last 100 episodes have all succeeded, a run ends after this multiple of the steps so
+    far; null: never."""
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec = EvaluationSpec()
 
@@ -251,21 +256,26 @@ def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
             f"{where}: {key!r} is given by `{key}` in a preset or `select`, by --{key} in "
             "`hindsight train`, and by an argument in Python"
         )
-    for section in SECTIONS:
-        if section in values and key in model_of(section, values[section]).model_fields:
-            values[section][key] = value
+    ours = {
+        section: model_of(section, values[section]) for section in SECTIONS if section in values
+    }
+    for section, model in ours.items():
+        if (name := model.aliases.get(key, key)) in model.model_fields:
+            values[section][name] = value
             return
-    keys = {s: {key for model in PARTS[s].values() for key in model.model_fields} for s in SECTIONS}
-    home = next((section for section in SECTIONS if key in keys[section]), None)
-    if home is None:
-        known = {"first_seed", "early_end"}.union(*keys.values())
-        raise SpecError(f"{where}: unknown option {key!r}{guess(key, known)}")
-    if home in values:
-        part = values[home]
-        names = sorted(model_of(home, part).model_fields)
-        who = part.get("name") or part.get("id") or home
-        raise SpecError(f"{where}: unknown option {key!r}; {who} has {', '.join(names)}")
-    raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
+    how = values["algorithm"]["name"]
+    of_others = {"hindsight", "replay"} - {"hindsight" if ALGORITHMS[how].on_policy else "replay"}
+    kinds = {s: [*PARTS[s].values()] for s in SECTIONS if s not in of_others}
+    home = [s for s, models in kinds.items() if any(key in m.model_fields for m in models)]
+    if home and home[0] not in values:
+        raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
+    if home:
+        who = values[home[0]].get("name") or values[home[0]].get("id")
+        names = ", ".join(sorted(ours[home[0]].model_fields))
+        raise SpecError(f"{where}: unknown option {key!r}; {who} has {names}")
+    known = {"first_seed", "early_end"}.union(*(model.model_fields for model in ours.values()))
+    listed = f"; hindsight train --algorithm {how} --settings lists them"
+    raise SpecError(f"{where}: unknown option {key!r}{guess(key, known) or listed}")
 
 
 def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) -> None:

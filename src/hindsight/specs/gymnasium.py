@@ -55,14 +55,14 @@ class GymnasiumSpec(EnvironmentSpec):
     foreign: ClassVar[bool] = True
 
     id: str
-    #: Keyword arguments of the environment's constructor.
     kwargs: dict[str, Any] = Field(default={})
-    #: Steps after which an episode is truncated; None: as registered.
+    """Keyword arguments of the environment's constructor."""
     max_episode_steps: Few | None = None
-    #: Whether success ends an episode; None: found by `compute_terminated`, or else by trial.
+    """Steps after which an episode is truncated; null: as registered."""
     terminates: Literal["goal", "never"] | None = None
-    #: Reward beyond `compute_reward`: kept under every goal, dropped, or an error.
+    """Whether success ends an episode; null: found by `compute_terminated`, or else by trial."""
     rest: Literal["keep", "drop", "refuse"] = "keep"
+    """Reward beyond `compute_reward`: kept under every goal, dropped, or an error."""
 
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":

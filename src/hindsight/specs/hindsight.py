@@ -17,39 +17,46 @@ class HindsightSpec(Spec):
     """Hindsight relabelling (Andrychowicz et al. 2017) of rollouts (PPO-HER section 3, MEHER)."""
 
     strategy: EpisodeStrategy = "final"
+    """Which achieved goals replace the desired one: the episode's last (final), one achieved later
+    in it (future), or any of it (episode)."""
     k: Count = 1
-    #: Episodes that are copied: all, or only those that failed.
+    """Copies of each episode, each with another goal. Usual: 1 to 4."""
     copies: Literal["all", "failed"] = "all"
-    #: Weight of a copy's advantages: 1, or the importance ratio of its actions,
-    #: pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1).
+    """Episodes that are copied: all, or only those that failed."""
     weight: Literal["none", "truncated"] = "none"
-    #: Learn from the copies alone, by maximising the likelihood of their actions, without rewards
-    #: or values (goal-conditioned supervised learning, GCSL; Ghosh et al. 2021).
+    """Weight of a copy's advantages: 1, or the importance ratio of its actions,
+    pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1)."""
     clone: bool = False
+    """Learn from the copies alone, by maximising the likelihood of their actions, without rewards
+    or values (goal-conditioned supervised learning, GCSL; Ghosh et al. 2021)."""
     fidelity: Fidelity = "released"
-    #: Copy only segments in which the achieved goal moves (PPO-HER: trajectory filter).
+    """released: relabel as the authors' code does; described: as the papers say."""
     only_if_moved: bool = False
-    #: Copy only the steps from the first one that moves the achieved goal.
+    """Copy only segments in which the achieved goal moves (PPO-HER: trajectory filter)."""
     after_contact: bool = False
-    #: Relabel only with goals away from where the achieved goal began.
+    """Copy only the steps from the first one that moves the achieved goal."""
     moved_goals: bool = False
-    #: Relabel only with goals whose coordinates are within this share of the box's half-width.
+    """Relabel only with goals away from where the achieved goal began."""
     inside: Annotated[float, Field(gt=0, lt=1), NUMBER] | None = None
-    #: End a described copy at its first success, even if the task's own episodes continue.
+    """Relabel only with goals whose coordinates are within this share of the box's half-width;
+    null: with any."""
     cut_at_success: bool = False
-    #: Share of successes among the episodes to learn from (MEHER); None: not controlled.
+    """End a described copy at its first success, even if the task's own episodes continue."""
     s_ratio: Fraction | None = None
-    #: Goals of failure copies: anywhere in the box, or near the final position.
+    """Share of successes among the episodes to learn from (MEHER); null: not controlled. Usual:
+    0.3 to 0.7."""
     failures: Literal["untargeted", "targeted"] = "untargeted"
-    #: Distance of targeted failures, in interception distances.
+    """Goals of failure copies: anywhere in the box, or near the final position."""
     failure_distance: Annotated[float, Field(gt=1, le=MOST), NUMBER] = 1.1
-    #: Stop hindsight once the success rate of the last 100 episodes (released: or fewer) exceeds
-    #: this.
+    """Distance of targeted failures, in interception distances."""
     until_success: Fraction | None = None
-    #: Stop hindsight after this many steps.
+    """Stop hindsight once the success rate of the last 100 episodes (released: or fewer) exceeds
+    this; null: never. Usual: null, or 0.5."""
     until_steps: Steps | None = None
-    #: How to continue after hindsight.
+    """Stop hindsight after this many steps; null: never."""
     then: Literal["ppo", "meher"] = "ppo"
+    """How to continue then: ppo, without copies; meher: from then on, and only then, copies keep
+    the share `s_ratio`."""
 
     @model_validator(mode="after")
     def _has_one_name(self) -> "HindsightSpec":

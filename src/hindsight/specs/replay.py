@@ -17,21 +17,26 @@ WITHOUT_HINDSIGHT = ("prioritized", "alpha", "beta", "time_limit_terminates")
 class ReplaySpec(Spec):
     """HER (Andrychowicz et al. 2017) and prioritised sampling (Schaul et al. 2016)."""
 
-    #: Which achieved goals replace the desired one; None: no hindsight.
     strategy: GoalStrategy | None = None
-    #: A transition is relabelled with probability k / (k + 1).
+    """Which achieved goals replace the desired one: the episode's last (final), one achieved later
+    in it (future), any of it (episode), or any in the buffer (random); null: no hindsight."""
     k: Count = 4
-    #: released: a relabelled transition keeps its termination, as in Stable-Baselines3.
+    """Additional goals per transition: it is relabelled with probability k / (k + 1). Usual: 1 to
+    8."""
     fidelity: Fidelity = "released"
-    #: Treat truncated episodes as terminated, as in the notebook that DDPG is taken from.
+    """released: a relabelled transition keeps its termination, as in Stable-Baselines3; described:
+    it is recomputed for the new goal."""
     time_limit_terminates: bool = False
+    """Treat truncated episodes as terminated, as in the notebook that DDPG is taken from."""
     prioritized: bool = False
-    #: Exponents of the priorities and of the importance weights; beta rises to 1 over the budget.
+    """Sample transitions in proportion to their TD errors (Schaul et al. 2016)."""
     alpha: Fraction = 0.6
+    """Exponent of the priorities; 0 is uniform. Usual: 0.4 to 0.7."""
     beta: Fraction = 0.4
-    #: Stop hindsight once the success rate of the last 100 episodes is at least this (the
-    #: authors' SAC stops it "at return 0"; PPO's rate must exceed its threshold).
+    """Exponent of the importance weights, which rises to 1 over the budget. Usual: 0.4 to 1."""
     until_success: Fraction | None = None
+    """Stop hindsight once the success rate of the last 100 episodes is at least this (the
+    authors' SAC stops it "at return 0"; PPO's rate must exceed its threshold); null: never."""
 
     @model_validator(mode="after")
     def _unused_keys_have_one_value(self) -> "ReplaySpec":

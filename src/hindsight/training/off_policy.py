@@ -37,7 +37,7 @@ class OffPolicyRuns(Runs):
         self.replay = cast(ReplaySpec, self.spec.replay)
         how = self.algorithm
         agent = agent_of(self.spec)
-        self.state = self.module.State(agent, rows, how.learning_rate, how.weight_decay)
+        self.state = self.module.State(agent, rows, how.rate_of, how.weight_decay)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None

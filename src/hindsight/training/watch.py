@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -18,11 +18,12 @@ from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.workers import episode_seed
 from hindsight.io.files import FileError, write_whole
 from hindsight.io.startup import import_matplotlib
+from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
-from hindsight.specs.errors import EnvironmentFailure
+from hindsight.specs.errors import EnvironmentFailure, validated
 from hindsight.streams import Purpose
-from hindsight.training.evaluate import actor_of, episode
+from hindsight.training.evaluate import Actor, actor_of, episode
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
 from hindsight.training.runs import play
@@ -57,9 +58,17 @@ def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) 
 
 
 def film_policy(
-    path: Path, run: int | None, episodes: int, seed: int, named: str | None = None
+    path: Any, run: int | None, episodes: int, seed: int, named: str | None = None
 ) -> list[Filmed]:
-    """Render episodes of one run of a policy file; see `read_policy` for `run` and `named`."""
+    """Render episodes of one run of a policy file; see `read_policy` for `run` and `named`.
+
+    Instead of the file, `path` may be a model with `predict(obs)`, which acts in `named`.
+    """
+    if hasattr(path, "predict"):
+        where = validated(CellSpec, {"environment": {"id": named}}).environment
+        return _film(
+            where, lambda env: lambda obs: path.predict(obs, deterministic=True)[0], episodes, seed
+        )
     spec, row = read_policy(path, run, named)
     if named is not None and named != spec.environment.id:
         raise FileError(f"{path}: its environment is {spec.environment.id}, not {named}")
@@ -72,17 +81,23 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
     Raises:
         FileError: the environment cannot be rendered without a screen.
     """
-    where = spec.environment
+    return _film(spec.environment, lambda env: actor_of(spec, row, env), episodes, seed)
+
+
+def _film(
+    where: EnvironmentSpec, actor: Callable[[Any], Actor], episodes: int, seed: int
+) -> list[Filmed]:
+    """As `film`; `actor` returns the policy for an environment."""
     try:
         env = where.make(render_mode="rgb_array")
     except EnvironmentFailure:  # a function or an instance has its own mode
         env = where.make()
     modes = [env.render_mode] if env.render_mode else env.metadata.get("render_modes", ())
     if "rgb_array" not in modes:
-        raise FileError(f"{where.id} cannot be drawn: its render_mode is not rgb_array")
+        raise FileError(f'{where.id} cannot be filmed: it has no render_mode "rgb_array"')
     if where.foreign:
         choose_headless(env)
-    act, speed = actor_of(spec, row, env), max(round(env.metadata.get("render_fps", 25)), 1)
+    act, speed = actor(env), max(round(env.metadata.get("render_fps", 25)), 1)
     filmed = []
     for number in range(episodes):
         frames: list[NDArray[Any]] = []
@@ -91,7 +106,7 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
             image: Any = env.render()
             if np.ndim(image) != 3:
                 raise FileError(
-                    f"{where.id} cannot be drawn: render returned {type(image).__name__} of shape "
+                    f"{where.id} cannot be filmed: render returned {type(image).__name__} of shape "
                     f"{np.shape(image)}, not an image"
                 )
             frames.append(np.array(image, np.uint8))
@@ -133,7 +148,7 @@ def choose_headless(env: gym.Env[Any, Any]) -> None:
     why = "neither EGL nor OSMesa works here; on Debian or Ubuntu install libegl1 or libosmesa6"
     if chosen:
         why = f"MUJOCO_GL={chosen} does not work here"
-    raise FileError(f"{env.spec.id if env.spec else env} cannot be drawn: {why}")
+    raise FileError(f"{env.spec.id if env.spec else env} cannot be filmed: {why}")
 
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:

@@ -19,6 +19,12 @@ class DQNSpec(OffPolicySpec):
     hidden: Widths = (64,)
     learning_rate: Positive = 1e-3
     epsilon: Fraction = 0.1
+    """Share of training actions that are random. Usual: 0.05 to 0.3."""
     double: bool = True
+    """Let the online network choose the action that the target network values (double
+    Q-learning)."""
     target_update_interval: Steps = 1000
+    """Updates between those of the target network. Usual: 1 with a tau of 0.005, or 500 to 10,000
+    with a tau of 1."""
     tau: Share = 1.0
+    """Share by which the target network then moves towards the online one. Usual: 1, or 0.005."""

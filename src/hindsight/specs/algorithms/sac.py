@@ -22,9 +22,11 @@ class SACSpec(ContinuousSpec):
     gamma: Fraction = 0.95
     tau: Share = 0.05
     target_entropy: Annotated[float, Field(ge=-MOST, le=MOST), NUMBER] | None = None
-    #: Temperature alpha, as in Stable-Baselines3: "auto" learns it starting at 1, "auto_0.1"
-    #: starting at 0.1, and a number fixes it.
+    """Entropy to which the temperature is adapted; null: minus the number of action dimensions."""
     ent_coef: Annotated[float | str, NUMBER] = "auto"
+    """Temperature alpha, the weight of entropy against reward: auto learns it starting at 1,
+    auto_0.1 starting at 0.1, and a number fixes it. Usual: auto, or auto_0.01 where reaching the
+    goal ends the episode; fixed 0.01 to 0.2."""
 
     @field_validator("ent_coef")
     @classmethod

@@ -13,5 +13,8 @@ class TD3Spec(DeterministicSpec):
     name: Literal["td3"] = "td3"
     learning_rate: Positive = 1e-3
     policy_delay: Count = 2
+    """Updates of the critics for each of the policy and the targets. Usual: 2."""
     target_policy_noise: NonNegative = 0.2
+    """Standard deviation of the noise on the target policy's actions. Usual: 0.1 to 0.3."""
     target_noise_clip: NonNegative = 0.5
+    """Largest absolute value of that noise. Usual: 0.5."""

@@ -16,8 +16,11 @@ class BitFlippingSpec(EnvironmentSpec):
 
     id: Literal["BitFlipping-v0"] = "BitFlipping-v0"
     n_bits: Few = 10
+    """Number of bits; more are harder."""
     max_steps: Few | None = None
+    """Steps of an episode; null: as many as bits."""
     continuous: bool = False
+    """An action is a number for each bit, which flips if it is positive."""
 
     @model_validator(mode="after")
     def _one_name_for_one_limit(self) -> "BitFlippingSpec":

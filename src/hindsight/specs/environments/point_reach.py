@@ -14,16 +14,23 @@ class PointReachSpec(EnvironmentSpec):
 
     entry_point: ClassVar[str] = "hindsight.envs.point_reach:PointReach"
     goals_in_box: ClassVar[bool] = True
+    aliases: ClassVar[dict[str, str]] = {"goal_range": "range", "distance_threshold": "threshold"}
     observation_size: ClassVar[int] = 8
     action_size: ClassVar[int] = 2
 
     id: Literal["PointReach-v0"] = "PointReach-v0"
     max_steps: Few = 50
+    """Steps of an episode."""
     dt: Positive = 0.05
+    """Seconds of a step."""
     range: Positive = 1.0
+    """Half of the square's width; `goal_range` means the same."""
     max_speed: Positive = 1.0
+    """Largest speed in each direction."""
     threshold: Positive = 0.05
+    """Distance at which the target is reached; `distance_threshold` means the same."""
     action_scale: Positive = 10.0
+    """Acceleration of an action of 1."""
 
     @property
     def step_limit(self) -> int:

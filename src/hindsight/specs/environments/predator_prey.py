@@ -22,14 +22,23 @@ class PredatorPreySpec(EnvironmentSpec):
 
     id: Literal["PredatorPrey-v0"] = "PredatorPrey-v0"
     n_dims: Annotated[int, Field(ge=2, le=100), NUMBER] = 3
+    """Dimensions of the box. The papers: 2 to 6."""
     grid_size: Positive = 10.0
+    """Half of the box's width. The papers: 10 to 50."""
     interception_distance: Positive = 1.0
+    """Distance at which the prey is caught."""
     max_steps: Few = 20
+    """Steps of an episode, which fails if it takes more."""
     prey: Prey = "static"
+    """How the prey moves."""
     spawn: Spawn = "random"
+    """random: positions are drawn; apart: the predator in the centre, the prey half-way to a
+    wall."""
     fidelity: Fidelity = "released"
-    #: The achieved goal is an object that moves only while touched, instead of the predator.
+    """released: the preys attract and repel move as in the authors' code; described: as the papers
+    say."""
     pushes_object: bool = False
+    """The achieved goal is an object that moves only while touched, instead of the predator."""
 
     @model_validator(mode="after")
     def _spawn_is_possible(self) -> "PredatorPreySpec":

@@ -1,0 +1,183 @@
+"""Stable-Baselines3's words, environments, callbacks and models, for the models here.
+
+docs/from-stable-baselines3.md has both vocabularies side by side.
+"""
+
+import json
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium.spaces import Box
+from torch import Tensor, nn
+
+from hindsight.io.files import FileError
+from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.errors import SpecError, guess
+from hindsight.specs.spaces import choices
+
+#: Words, the value that asks for what happens here anyway, and what to use for another.
+SAME: dict[str, tuple[Any, str]] = {
+    "policy": ("MultiInputPolicy", "hidden=(256, 256) sets the networks"),
+    "replay_buffer_class": (
+        "HerReplayBuffer",
+        "a model has its own; her=None is without hindsight",
+    ),
+    "use_sde": (False, "epsilon=0.2 takes random actions"),
+    "optimize_memory_usage": (False, "buffer_size limits the memory"),
+    "stats_window_size": (100, "success rates are those of 100 episodes"),
+    "target_update_interval": (1, "tau is how fast target networks follow"),
+    "handle_timeout_termination": (True, "time_limit_terminates=True"),
+    "copy_info_dict": (False, "what info adds to a reward is kept under every goal"),
+    "action_noise": (None, "epsilon=0.2 takes random actions, and td3 has exploration_noise"),
+    "target_entropy": ("auto", "a number"),
+    "learning_rate": (None, "a number, and with PPO learning_rate_schedule='linear'"),
+}
+#: Words that mean the same as one of ours.
+RENAMED = {"n_sampled_goal": "k", "goal_selection_strategy": "her", "net_arch": "hidden"}
+
+
+def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with Stable-Baselines3's words replaced; raises SpecError, which names ours."""
+    fields, ours = ALGORITHMS[algorithm].model_fields, dict(given)
+    for group in ("replay_buffer_kwargs", "policy_kwargs"):
+        ours |= ours.pop(group, None) or {}
+    ours = {RENAMED.get(name, name): value for name, value in ours.items()}
+    if hasattr(strategy := ours["her"], "name"):
+        ours["her"] = strategy.name.lower()
+    if isinstance(widths := ours.get("hidden"), dict):
+        ours["hidden"], *others = widths.values()
+        if any(other != ours["hidden"] for other in others):
+            raise SpecError(f"net_arch: {widths} is not allowed; all networks have one `hidden`")
+    if (seed := ours.pop("seed", None)) is not None:
+        ours |= {"seeds": ours["seeds"] or 1, "first_seed": seed}
+    sigma = {*getattr(ours.get("action_noise"), "_sigma", ())}
+    if len(sigma) == 1 and "exploration_noise" in fields:
+        ours |= {"exploration_noise": float(sigma.pop()), "action_noise": None}
+    if isinstance(ours.get("train_freq"), tuple):
+        ours["train_freq"] = ours["train_freq"][0]
+    if ours.get("gradient_steps") == -1:
+        ours["gradient_steps"] = ours.get("train_freq", 1) * ours.get("n_envs", 1)
+    for name, (usual, instead) in SAME.items():
+        value = ours.get(name)
+        if name not in ours or (name in fields and value != "auto" and not callable(value)):
+            continue
+        if getattr(value, "__name__", value) != usual:
+            raise SpecError(f"{name}: {value!r} is not possible here; use instead: {instead}")
+        del ours[name]
+    return ours
+
+
+def learn_words(theirs: Mapping[str, Any], progress: bool) -> tuple[bool, str]:
+    """Whether to show progress, and a folder for curves, from `learn`'s arguments; SpecError."""
+    known: dict[str, Any] = {"progress_bar": progress, "tb_log_name": "", "log_interval": 0}
+    for name in theirs.keys() - known.keys():
+        if name != "reset_num_timesteps":
+            raise SpecError(f"learn has no argument {name!r}{guess(name, known)}")
+        if theirs[name]:
+            raise SpecError(f"{name}: True is not possible; steps count on, unless a model is new")
+    given = {**known, **theirs}
+    return given["progress_bar"], given["tb_log_name"]
+
+
+def of_vector(env: Any) -> tuple[Any, int]:
+    """The first environment of a vector environment, without Monitor, and their number."""
+    n = env.num_envs
+    while type(env).__name__ == "VecMonitor":
+        env = env.venv
+    if hasattr(env, "venv") or not hasattr(env := getattr(env, "unwrapped", env), "envs"):
+        raise SpecError(
+            f"env: {type(env).__name__} is not allowed; pass an id, or a function that makes one "
+            f"environment, and n_envs={n}: worker processes step them, and "
+            "normalize_observations=True standardises what the networks see"
+        )
+    first = env.envs[0]
+    while type(first).__module__.startswith("stable_baselines3."):
+        first = first.env
+    return first, n
+
+
+def called_after(callback: Any, model: Any) -> Callable[[Any], bool]:
+    """One of Stable-Baselines3's callbacks as one of ours, called after each iteration."""
+    name, n_envs = type(callback).__name__, model.spec.algorithm.n_envs
+    callback.init_callback(model)
+    callback.on_training_start({}, {})
+    callback.n_calls = model.num_timesteps // n_envs
+    warnings.warn(
+        f"{name} is called for an iteration's steps together, after it; evaluate_every evaluates "
+        "and keeps the best policy, and a function of the model may save it",
+        stacklevel=3,
+    )
+
+    def after(model: Any) -> bool:
+        steps = model.num_timesteps // n_envs - callback.n_calls
+        try:
+            return all([callback.on_step() for _ in range(steps)])
+        except (AssertionError, KeyError) as error:  # about `locals`
+            raise SpecError(
+                f"callback: {name} needs what only Stable-Baselines3's training holds ({error}); "
+                "write a function of the model instead"
+            ) from error
+
+    return after
+
+
+def is_theirs(path: Path) -> bool:
+    """Whether a file is a model of Stable-Baselines3."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as file:
+        return "_stable_baselines3_version" in file.namelist()
+
+
+def model_in(path: Path, env: str | None) -> Any:
+    """The Stable-Baselines3 model in a file, which may run code; None if it is no such file.
+
+    Raises SpecError if the package is not installed, or its environment `env` is not named.
+    """
+    if not is_theirs(path):
+        return None
+    if env is None:
+        raise SpecError(
+            f"{path}: a Stable-Baselines3 model does not name its environment: add --env, such as "
+            "--env FetchReach-v4"
+        )
+    with zipfile.ZipFile(path) as file:
+        data = json.loads(file.read("data"))
+    package, name, *_ = f"{data['policy_class'].get('__module__')}..".split(".")
+    if name == "common":  # the policies of PPO and A2C
+        name = "ppo" if "clip_range" in data else "a2c"
+    if package not in ("stable_baselines3", "sb3_contrib", "sbx"):
+        raise FileError(f"{path}: is a Stable-Baselines3 model with a policy class of its own")
+    try:
+        kind: Any = getattr(import_module(package), name.upper())
+    except ImportError:
+        raise SpecError(f"{path}: needs the package {package}") from None
+    return kind.load(path, device="cpu")
+
+
+class Acting(nn.Module):
+    """One of their models as a function of observations, for `library.policy.export`."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        # Checking its arguments, a distribution branches on numbers, which torch cannot export.
+        torch.distributions.Distribution.set_default_validate_args(False)
+        spaces = model.observation_space.spaces
+        self.policy, self.space = model.policy, model.action_space
+        self.shapes = {key: tuple(space.shape or ()) for key, space in spaces.items()}
+        self.choices = {key: choices(space) for key, space in spaces.items()}
+
+    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """Actions [n, ...] in the environment's units, for observations [n, ...]."""
+        actions: Tensor = self.policy._predict(observations, deterministic=True)
+        if not isinstance(self.space, Box):
+            return actions
+        low, high = (torch.as_tensor(side) for side in (self.space.low, self.space.high))
+        if self.policy.squash_output:
+            actions = low + 0.5 * (actions + 1) * (high - low)
+        return torch.minimum(torch.maximum(actions, low), high)

@@ -1,0 +1,223 @@
+"""Coming from Stable-Baselines3: its words, callbacks and files, one step at a time."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight import DQN, PPO, SAC, TD3
+from hindsight.io.files import FileError
+from hindsight.specs.errors import SpecError
+
+sb3 = pytest.importorskip("stable_baselines3")
+from stable_baselines3.common.callbacks import (  # noqa: E402
+    BaseCallback,
+    CheckpointCallback,
+    EvalCallback,
+    StopTrainingOnMaxEpisodes,
+)
+from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
+from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
+from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
+from stable_baselines3.common.vec_env import (  # noqa: E402
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecMonitor,
+    VecNormalize,
+)
+
+ENV = "PointReach-v0"
+SMALL: dict[str, Any] = {
+    "learning_starts": 60, "log_interval": 30, "batch_size": 16, "evaluation_episodes": 2,
+}  # fmt: skip
+NOISE = NormalActionNoise(np.zeros(2), np.full(2, 0.25))
+
+
+def sac(env: Any = ENV, **more: Any) -> SAC:
+    return SAC(env, **{"hidden": (8,), "seeds": 1, **SMALL, **more})
+
+
+class Counts(BaseCallback):
+    """Counts its steps, and stops after eighty."""
+
+    def _on_step(self) -> bool:
+        return self.num_timesteps >= self.n_calls and self.n_calls < 80
+
+
+# --- the constructor ------------------------------------------------------------------------------
+
+REPLAY = {"n_sampled_goal": 7, "goal_selection_strategy": "episode"}
+#: Theirs, and what it is here: the values of the specification by section.
+WORDS = [
+    ({"replay_buffer_class": sb3.HerReplayBuffer}, {"replay.strategy": "future"}),
+    ({"replay_buffer_kwargs": REPLAY}, {"replay.k": 7, "replay.strategy": "episode"}),
+    ({"policy_kwargs": {"net_arch": [16, 8]}}, {"algorithm.hidden": (16, 8)}),
+    ({"policy_kwargs": {"net_arch": {"pi": [9], "qf": [9]}}}, {"algorithm.hidden": (9,)}),
+    ({"seed": 5}, {"seeds": 1, "first_seed": 5}),
+    ({"verbose": 1, "use_sde": False, "action_noise": None, "target_update_interval": 1}, {}),
+    ({"tensorboard_log": "curves", "target_entropy": "auto", "stats_window_size": 100}, {}),
+    ({"device": "auto"}, {}),
+    ({"train_freq": (4, "step"), "gradient_steps": -1}, {"algorithm.gradient_steps": 4}),
+    ({"learning_rate": 1e-3, "tau": 0.01}, {"algorithm.learning_rate": 1e-3}),
+    ({"actor_lr": 1e-4, "critic_lr": 2e-3}, {"algorithm.critic_learning_rate": 2e-3}),
+]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), WORDS, ids=[next(iter(word[0])) for word in WORDS])
+def test_their_words(theirs, ours):
+    model = SAC("MultiInputPolicy", ENV, **SMALL, **theirs)
+    for place, value in ours.items():
+        found: Any = model.spec
+        for name in place.split("."):
+            found = getattr(found, name)
+        assert found == value
+    assert model.device in ("cpu", "cuda") and len(model.seeds) == (1 if "seed" in theirs else 4)
+
+
+def test_noise_of_an_algorithm_that_explores_by_noise():
+    assert TD3(ENV, action_noise=NOISE).spec.algorithm.exploration_noise == 0.25
+    assert (
+        DQN("BitFlipping-v0", target_update_interval=1).spec.algorithm.target_update_interval == 1
+    )
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, VecMonitor])
+def test_the_environments_of_a_vector_environment(wrap):
+    model = sac(wrap(make_vec_env(ENV, 3, env_kwargs={"max_speed": 0.5})))
+    assert model.spec.environment.id == ENV and model.spec.environment.max_speed == 0.5
+    assert (
+        model.spec.algorithm.n_envs == 3 and sac(gymnasium.make_vec(ENV, 2)).spec.algorithm.n_envs
+    )
+    keyword = SAC(policy="MultiInputPolicy", env=make_vec_env(ENV, 2), n_envs=5, **SMALL)
+    assert keyword.spec.algorithm.n_envs == 5
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: sac(use_sde=True), "use_sde: True is not possible here; use instead: epsilon"),
+        (lambda: sac(action_noise=NOISE), "action_noise: .* use instead: epsilon=0.2 takes"),
+        (lambda: sac(learning_rate=lambda left: left), "learning_rate: .* instead: a number, and"),
+        (lambda: PPO(ENV, policy_kwargs={"net_arch": {"pi": [8], "vf": [9]}}), "one `hidden`"),
+        (lambda: SAC("CnnPolicy", ENV), "policy: 'CnnPolicy' is not .* use instead: hidden="),
+        (lambda: sac(replay_buffer_class=dict), "replay_buffer_class: .* her=None is without"),
+        (lambda: sac(VecNormalize(make_vec_env(ENV, 1))), "VecNormalize is not .* normalize_obs"),
+        (lambda: sac(seed=0.5), "first_seed: 0.5 is not allowed"),
+        # Suggestions are only of what this algorithm and environment have.
+        (lambda: sac(moved_goals=True), "unknown option 'moved_goals'; hindsight train --algor"),
+        (lambda: sac(policy_delay=2), "unknown option 'policy_delay'; sac has actor_learning_rate"),
+        (lambda: sac(foo=1), "unknown option 'foo'; hindsight train --algorithm sac --settings l"),
+        (lambda: sac(bach_size=1), "unknown option 'bach_size'; did you mean 'batch_size'"),
+        (lambda: sac().learn(30, reset_num_timesteps=True), "reset_num_timesteps: True is not"),
+        (lambda: sac().learn(30, progres_bar=True), "'progres_bar'; did you mean 'progress_bar'"),
+        (lambda: sac().learn(60, StopTrainingOnMaxEpisodes(1)), "callback: Stop.* needs what only"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:StopTraining")
+def test_what_is_refused_names_our_word(make, words):
+    with pytest.raises(SpecError, match=words) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_environments_in_other_processes_are_refused():
+    env = SubprocVecEnv([lambda: gymnasium.make(ENV)] * 2)
+    with pytest.raises(SpecError, match=r"SubprocVecEnv is not allowed; pass an id.* n_envs=2"):
+        sac(env)
+    env.close()
+
+
+# --- learn, and what comes after ------------------------------------------------------------------
+
+
+def test_learn_with_their_arguments_and_callbacks(tmp_path):
+    counts = Counts()
+    callbacks = [
+        counts,
+        EvalCallback(
+            make_vec_env(ENV, 1), eval_freq=30, n_eval_episodes=2, verbose=0,
+            best_model_save_path=str(tmp_path), log_path=str(tmp_path),
+        ),
+        CheckpointCallback(30, str(tmp_path), "step"),
+    ]  # fmt: skip
+    model = sac()
+    with pytest.warns(UserWarning, match="^EvalCallback is called .* evaluate_every evaluates"):
+        model.learn(
+            120, callbacks, log_interval=4, progress_bar=False, tb_log_name="first",
+            reset_num_timesteps=False,
+        )  # fmt: skip
+    # The iteration in which the eightieth step lies was the last.
+    assert model.num_timesteps == 90 and counts.n_calls == 90
+    results = np.load(tmp_path / "evaluations.npz")
+    assert results["timesteps"].tolist() == [30, 60, 90]
+    assert SAC.load(tmp_path / "best_model").num_timesteps in (30, 60, 90)
+    assert len(list(tmp_path.glob("step_*"))) == 3
+    mean, _ = evaluate_policy(model, model.get_env(), 2)
+    assert -50 <= mean <= 0
+    observations = make_vec_env(ENV, 3).reset()
+    assert model.predict(observations)[0].shape == (3, 2)
+
+
+def test_the_replay_buffer_is_saved_and_loaded_with_the_training(tmp_path):
+    model = sac().learn(90)
+    model.save(tmp_path / "model")
+    model.save_replay_buffer(tmp_path / "buffer")
+    again = SAC.load(tmp_path / "model")
+    again.load_replay_buffer(tmp_path / "buffer")
+    assert torch.equal(
+        model.learn(60).parameters(which="last"), again.learn(60).parameters(which="last")
+    )
+    with pytest.raises(FileError, match="is of a model with other settings or seeds"):
+        sac(tau=0.5).load_replay_buffer(tmp_path / "buffer")
+
+
+# --- their files ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("theirs")
+    env = DummyVecEnv([lambda: gymnasium.make(ENV)])
+    model = sb3.SAC("MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu", seed=0)
+    model.save(folder / "theirs.zip")
+    sb3.PPO("MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu").save(
+        folder / "ppo.zip"
+    )
+    return folder / "theirs.zip"
+
+
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hindsight", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_commands_take_their_files(saved):
+    here = saved.parent
+    with pytest.raises(FileError, match="is a Stable-Baselines3 model, not one of ours; hindsight"):
+        SAC.load(saved)
+    assert "add --env" in command(here, "evaluate", "theirs.zip").stderr
+    told = command(here, "evaluate", "theirs.zip", "--env", ENV, "--episodes", "2")
+    expected, _ = evaluate_policy(sb3.SAC.load(saved), gymnasium.make(ENV), 2)
+    assert told.stdout.startswith("run 0: return -") and -50 <= expected <= 0
+    assert (
+        command(here, "watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1").returncode == 0
+    )
+    assert (here / "a.gif").stat().st_size > 1000
+
+
+def test_their_policy_is_exported(saved):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    ran = command(saved.parent, "export", "theirs.zip", "theirs.onnx")
+    assert ran.returncode == 0, ran.stderr
+    model = sb3.SAC.load(saved, device="cpu")
+    model.observation_space.seed(0)
+    spaces = model.observation_space.spaces
+    several = {key: np.stack([space.sample() for _ in range(4)]) for key, space in spaces.items()}
+    (found,) = onnxruntime.InferenceSession(saved.with_suffix(".onnx")).run(None, several)
+    np.testing.assert_allclose(found, model.predict(several, deterministic=True)[0], atol=1e-5)
