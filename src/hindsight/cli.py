@@ -5,7 +5,6 @@ Commands import what they need themselves, so that drawing a figure does not wai
 
 import gc
 import platform
-import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -45,6 +44,9 @@ NamedOption = Annotated[
         help="the policy's environment, if it comes from neither this package nor "
         "gymnasium-robotics, such as PandaReach-v3 or module:Name-v0"
     ),
+]
+PlannedOption = Annotated[
+    str | None, typer.Option("--code", help="the fingerprint of the code that was planned for")
 ]
 #: Packages of the optional dependency group `report`.
 REPORT = ("jinja2", "markdown_it", "seaborn")
@@ -99,22 +101,16 @@ def main() -> None:
 
 
 def _set_aside(paths: Iterable[Path]) -> str:
-    """Set damaged cells aside and remove damaged tables; returns the end of the error message."""
+    """Set damaged cells aside; returns the end of the error message."""
     from hindsight.specs.config import TRAINED
 
     actions = []
     for path in paths:
         if {TRAINED / "cells", TRAINED / "policies"}.intersection(path.parents):
-            actions.append(f"set aside as {set_aside(path).name}")
-        elif TRAINED / "tables" not in path.parents:
-            continue  # what the workflow does not remake
-        elif (path.parent / "plan.json").exists():  # an experiment's tables are made together
-            shutil.rmtree(path.parent)
-            actions.append(f"{path.parent} is removed")
-        elif path.exists():
-            path.unlink()
-            actions.append(f"{path} is removed")
-    return f"; {', '.join(actions)}, and remade when the workflow next runs" if actions else ""
+            actions.append(f"set aside as {set_aside(path).name}, and trained again")
+        elif TRAINED / "tables" in path.parents:
+            actions.append("it is made again")
+    return f"; {', '.join(actions)} when the workflow next runs" if actions else ""
 
 
 @app.command()
@@ -216,11 +212,13 @@ def train(
     from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.specs.code import file_name
     from hindsight.training.cell import Execution, must_be_usable
-    from hindsight.training.finished import diverged_runs, finished
+    from hindsight.training.finished import changed_versions, diverged_runs, finished
 
-    trained, files = finished(home, spec) is not None, files_of(spec, home)
+    trained, files = finished(home, spec), files_of(spec, home)
     if trained and not again:
-        typer.echo("already trained by the same code; --again retrains it")
+        changed = changed_versions(trained.origin["versions"])
+        but = f", but with {changed}" if changed else ""
+        typer.echo(f"already trained by the same code{but}; --again retrains it")
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
     else:
@@ -477,40 +475,42 @@ def summarise(
     plans: list[Path],
     out: Annotated[Path, typer.Option()],
     processes: Annotated[int, typer.Option(min=1)] = 1,
+    code: PlannedOption = None,
 ) -> None:
     """Make experiments' tables from their cells (a job of the workflow)."""
     from hindsight.analysis.summarise import cells_of, summarise_all
     from hindsight.specs.manifest import verify
 
     verify(cells_of(plans))
-    for entry in summarise_all(plans, out, processes):
+    for entry in summarise_all(plans, out, processes, code):
         typer.echo(f"missing: {entry['cell']}")
 
 
 @app.command(hidden=True)
-def episodes(out: Path, policies: list[Path]) -> None:
+def episodes(out: Path, policies: list[Path], code: PlannedOption = None) -> None:
     """Record episodes of policies for the figure of the environment (a job of the workflow)."""
+    from hindsight.io.records import Making
     from hindsight.training.watch import write_episodes
 
+    making = Making("episodes", [str(path) for path in policies], code)
     write_episodes(policies, out)
+    making.record(out)
 
 
 @app.command(hidden=True)
 def draw(
     out: list[Path],
     tables: Annotated[Path, typer.Option()],
+    episodes: Annotated[Path, typer.Option()],
     processes: Annotated[int, typer.Option(min=1)] = 1,
+    code: PlannedOption = None,
 ) -> None:
     """Draw figures, given by their files, from the tables (a job of the workflow)."""
     from hindsight.figures.draw import draw_all
-    from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
 
-    folders = {folder.name: folder for folder in tables.iterdir() if folder.is_dir()}
-    if tables.name == PUBLISHED.name:
-        verify([PUBLISHED / EPISODES])
-        folders[EPISODES.parent.name] = PUBLISHED / EPISODES.parent
-    draw_all(out, folders, processes)
+    verify([episodes])
+    draw_all(out, tables, episodes, processes, code)
 
 
 @app.command()
@@ -543,26 +543,36 @@ def figures(
 
 
 @app.command(hidden=True)
-def claims(out: Path) -> None:
-    """Write the verdicts to `out`, from the tables beside it (a job of the workflow)."""
+def claims(out: Path, tables: list[Path], code: PlannedOption = None) -> None:
+    """Write the verdicts to `out`, from the tables with these records (a job of the workflow)."""
     from hindsight.claims import write_claims
-    from hindsight.io.checksums import check_tables
+    from hindsight.io.records import Making
 
-    check_tables(path.parent for path in out.parent.glob("*/plan.json"))
-    for verdict in write_claims(out):
+    making = Making("claims", [str(path) for path in tables], code)
+    for verdict in write_claims(out, [path.parent.name for path in tables]):
         typer.echo(f"{verdict.claim} {verdict.fidelity}: {verdict.verdict}")
+    making.record(out)
 
 
 @app.command(hidden=True)
-def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
+def report(
+    html: Path,
+    scoreboard: Path,
+    appendix: Path,
+    inputs: Annotated[list[Path], typer.Option("--input")],
+    code: PlannedOption = None,
+) -> None:
     """Write the page, the scoreboard and its appendix (a job of the workflow)."""
     from hindsight.analysis.summarise import cells_of
-    from hindsight.io.checksums import check_json, check_tables
+    from hindsight.io.records import RECORD, Making
     from hindsight.report.build import build
     from hindsight.specs.manifest import verify
 
-    plans = sorted(claims.parent.glob("*/plan.json"))
-    check_tables(plan.parent for plan in plans)
-    verify(cells_of(plans))
-    check_json([claims])
-    build(claims.parent, html.parent, html, scoreboard, appendix)
+    making = Making("report", [str(path) for path in inputs], code)
+    (claims,) = (path for path in inputs if path.name == "claims.json")
+    tables = [path.parent for path in inputs if path.name == RECORD]
+    verify(cells_of(folder / "plan.json" for folder in tables))
+    figures = [path for path in inputs if path.suffix == ".png"]
+    names = [folder.name for folder in tables]
+    pages = build(claims.parent, figures, html, scoreboard, appendix, names)
+    making.record(html, pages)

@@ -6,7 +6,7 @@ statistic starts a new generator with seed 0, so that a row does not depend on w
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from hindsight.analysis.cells import Cell, ResultError, load_cell
 from hindsight.analysis.common import Common, at
 from hindsight.analysis.reduce import Array, Columns, Key, Reduced, grouped, reduce_cell
 from hindsight.analysis.sensitivity import sensitivities
-from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
-from hindsight.io.files import DamagedError, as_json, write_if_changed, write_whole
+from hindsight.io.files import DamagedError, write_if_changed, write_whole
+from hindsight.io.records import RECORD, Making
 from hindsight.io.startup import side_by_side
 
 #: Enough for every rollout of 1 000 000 steps, so that thinning does not change a run's statistics.
@@ -44,45 +44,46 @@ COMPARED = ("fidelity", "level", "condition")
 PLACE = ("task", "condition", "spawn", "prey")
 
 
-def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[dict[str, Any]]:
+def summarise_all(
+    plans: Sequence[Path], out: Path, processes: int = 1, planned: str | None = None
+) -> list[dict[str, Any]]:
     """Summarise each plan to a folder of its name in `out`; return the entries without a file."""
     import scipy.stats  # noqa: F401  (before the processes fork, so that they share it)
 
-    found = side_by_side(summarise, [(plan, out / plan.stem) for plan in plans], processes)
-    return [entry for missing in found for entry in missing]
+    todo = [(plan, out / plan.stem, planned) for plan in plans]
+    return [entry for missing in side_by_side(summarise, todo, processes) for entry in missing]
 
 
-def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
+def summarise(plan_path: Path, out: Path, planned: str | None = None) -> list[dict[str, Any]]:
     """Write a plan's tables, and the plan, to a folder; return the entries without a cell file.
 
-    The plan's paths of cells are relative to the working directory.
+    The plan's paths of cells are relative to the working directory. `planned`: see `Making`.
 
     Raises:
         DamagedError: cells that cannot be used.
+        FileError: the code is not the planned one, or code or cells changed meanwhile.
         ResultError: the file is not a plan.
     """
     plan = read_plan(plan_path)
+    there = [str(path) for path in cells_of([plan_path]) if path.exists()]
+    making = Making("tables", [str(plan_path), *there], planned)
     write_if_changed(out / "plan.json", plan_path.read_text(encoding="utf-8"))
-    cells = _load(dict.fromkeys(e["cell"] for e in plan["entries"] if Path(e["cell"]).exists()))
-    there = [entry for entry in plan["entries"] if entry["cell"] in cells]
+    cells = _load(there)
+    entries = [entry for entry in plan["entries"] if entry["cell"] in cells]
     missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
     reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
-    present = [(_key(e, plan["vary"]), reduce(e["cell"], e["seeds"])) for e in there]
+    present = [(_key(e, plan["vary"]), reduce(e["cell"], e["seeds"])) for e in entries]
     tables = make_tables(present, plan["vary"], arm_keys(plan))
     for name, table in tables.items():
         _write_table(table, out / name)
-    sums = {name: file_sha256(out / name) for name in tables}
     diverged = [
         {name: entry[name] for name in ("fidelity", "arm", "level", "condition")}
         | {"seed": seed, "step": step}
-        for entry in there
+        for entry in entries
         for seed, step in cells[entry["cell"]].diverged.items()
     ]
-    found = {
-        "entries": len(plan["entries"]), "missing": missing, "diverged": diverged, SUMS: sums,
-    }  # fmt: skip
-    sums[RECORD] = record_sum(found)
-    write_if_changed(out / RECORD, as_json(found))
+    files = [out / name for name in ("plan.json", *tables)]
+    making.record(out / RECORD, files, missing=missing, diverged=diverged)
     return missing
 
 
@@ -323,6 +324,14 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     if any(".." in Path(entry["cell"]).parts for entry in plan["entries"]):
         raise ResultError(f"{path}: not a plan, the path of one of its cells contains '..'")
     return plan
+
+
+def plans_in(tables: Path, experiments: Collection[str] | None = None) -> list[dict[str, Any]]:
+    """Read the plans of these experiments (None: of all) in a source's folder of tables."""
+    paths = sorted(tables.glob("*/plan.json"))
+    return [
+        read_plan(path) for path in paths if experiments is None or path.parent.name in experiments
+    ]
 
 
 def cells_of(plans: Iterable[Path]) -> list[Path]:

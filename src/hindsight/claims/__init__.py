@@ -5,12 +5,13 @@ interval, and `rules` turns that into a verdict.
 """
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hindsight.analysis.summarise import read_plan
+from hindsight.analysis.summarise import plans_in
 from hindsight.claims.data import CLAIMS, Claim
 from hindsight.claims.evidence import NAN, Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
@@ -36,15 +37,16 @@ class Verdict:
     beside: dict[str, Measured | None] = field(default_factory=dict)
 
 
-def evaluate(directory: Path) -> list[Verdict]:
+def evaluate(directory: Path, experiments: Collection[str] | None = None) -> list[Verdict]:
     """Return a verdict for every claim under every fidelity found in results/tables/<source>.
 
-    Both fidelities are judged if none is found.
+    Both fidelities are judged if none is found. Other tables there than those of `experiments`
+    (None: all) do not count.
     """
-    plans = [read_plan(path) for path in sorted(directory.glob("*/plan.json"))]
+    plans = plans_in(directory, experiments)
     found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
-    evidence = [Evidence(directory, fidelity) for fidelity in fidelities]
+    evidence = [Evidence(directory, fidelity, experiments) for fidelity in fidelities]
     return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
 
 
@@ -64,9 +66,9 @@ def judged(claim: Claim, evidence: Evidence) -> Verdict:
     return Verdict(claim.id, evidence.fidelity, outcome, measured, beside=beside)
 
 
-def write_claims(out: Path) -> list[Verdict]:
+def write_claims(out: Path, experiments: Collection[str] | None = None) -> list[Verdict]:
     """Evaluate all claims from the tables beside `out`, and write it, one object per verdict."""
-    verdicts = evaluate(out.parent)
+    verdicts = evaluate(out.parent, experiments)
     rows = [{"sentence": CLAIMS[verdict.claim].sentence} | row_of(verdict) for verdict in verdicts]
     write_if_changed(out, as_json(rows))
     return verdicts

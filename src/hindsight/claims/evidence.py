@@ -1,7 +1,6 @@
 """Read the tables that a claim is judged by, and measure means over conditions and seeds."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -13,7 +12,7 @@ import pandas as pd
 from hindsight.analysis import statistics
 from hindsight.analysis.reduce import Array
 from hindsight.analysis.summarise import read_plan, read_table
-from hindsight.io.checksums import RECORD
+from hindsight.io.records import RECORD, read_record
 
 CONDITION = "condition"
 RUN = [CONDITION, "seed"]
@@ -102,10 +101,13 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The tables in results/tables/<source> under one fidelity; `read` holds those read so far."""
+    """The tables of some experiments in results/tables/<source> (None: of all that are there) under
+    one fidelity; `read` holds those read so far.
+    """
 
     directory: Path
     fidelity: str
+    experiments: Collection[str] | None = None
     read: dict[Path, pd.DataFrame] = field(default_factory=dict)
 
     def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
@@ -114,11 +116,12 @@ class Evidence:
         Raises:
             Untested: a role has no rows, or planned cells are missing.
         """
-        record = self.directory / experiment / RECORD
-        found = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        if self.experiments is not None and experiment not in self.experiments:
+            raise Untested(f"the experiment {experiment} has no results")
+        record = read_record(self.directory / experiment / RECORD)
         planned = [
             Path(e["cell"]).with_suffix("")
-            for e in found.get("missing", ())
+            for e in record.get("missing", ())
             if e["fidelity"] == self.fidelity and (not roles or e["role"] in roles)
         ]
         lacking = list(dict.fromkeys(f"{cell.parent.name}/{cell.name}" for cell in planned))

@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from hindsight.specs.config import EPISODES
+from hindsight.io.records import RECORD
+from hindsight.specs.config import AUTHORS, EPISODES, MAIN_EXPERIMENT, PICTURE
 from hindsight.specs.reading import YAML
 
 TABLE = Path(__file__).parent / "figures.yaml"
@@ -127,6 +128,14 @@ def names_for(experiment: str, fidelities: Sequence[str]) -> list[str]:
         for name, spec in specs_of([experiment]).items()
         if spec.experiment == experiment and spec.fidelity in ("", *fidelities)
     ]
+
+
+def made_from(experiment: str, tables: Path, episodes: Path) -> list[str]:
+    """Return the files that stand for all that an experiment's figures are drawn from."""
+    if experiment == PICTURE:
+        return [str(episodes)]
+    authors = [str(AUTHORS)] if experiment == MAIN_EXPERIMENT and AUTHORS.exists() else []
+    return [str(tables / experiment / RECORD), *authors]
 
 
 def names_there(tables_root: Path) -> list[str]:

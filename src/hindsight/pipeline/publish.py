@@ -17,13 +17,13 @@ from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import file_sha256
 from hindsight.io.files import FileError, as_json, write_if_changed, write_whole
-from hindsight.pipeline.project import MAIN_EXPERIMENT
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config
+from hindsight.specs.config import EPISODES, MAIN_EXPERIMENT, PUBLISHED, TRAINED, Config
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.manifest import MANIFEST, read_manifest, verify
 from hindsight.specs.plan import Plan
 from hindsight.training.curves import write_curves
+from hindsight.training.finished import is_policy_of
 from hindsight.training.policies import acting_places
 
 
@@ -160,6 +160,8 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:
     damaged file.
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
+    if not is_policy_of(spec, cell.metadata["code"], saved):
+        raise FileError(f"{policies_of(curves)}: is not of the training that {curves} is of")
     runs = pd.DataFrame(reduce_cell(cell).runs)
     ranks = runs.sort_values(["final_evaluation_return", "final_evaluation_success", "seed"])
     middle = ranks.iloc[(len(runs) - 1) // 2]

@@ -78,6 +78,8 @@ else:
 PAPERS_TASK = "predator-prey"
 #: Folder of the figure of the environment, beside those of the experiments.
 PICTURE = "environment"
+#: The experiment of the main figure, in which the authors' curves are drawn, too.
+MAIN_EXPERIMENT = "algorithms"
 
 
 class Arm(Spec):

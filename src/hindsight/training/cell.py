@@ -20,6 +20,7 @@ from hindsight.io.interruption import Interrupted, Notice, noticed
 from hindsight.io.locks import held
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import import_code
 from hindsight.specs.errors import SpecError
 from hindsight.training.finished import DIVERGED, finished
 from hindsight.training.progress import Progress, Tell
@@ -206,6 +207,7 @@ def train_cell(
         Interrupted: a signal asked to stop.
     """
     how = execution or Execution()
+    import_code(spec)
     must_be_usable(how.device)
     prepare_process(how.device, how.threads)
     if not ENABLED and how.device == "cpu":

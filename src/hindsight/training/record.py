@@ -26,10 +26,17 @@ from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import identity_of
 from hindsight.training.curves import as_arrow, write_curves
-from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable, within
+from hindsight.training.finished import (
+    DIVERGED,
+    NOTHING,
+    changed_versions,
+    diverged_runs,
+    reusable,
+    within,
+)
 from hindsight.training.runs import Runs, runs_of
 
-PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
+PACKAGES = ("torch", "numpy", "numba", "gymnasium", "pyarrow")
 #: Packages whose versions are recorded only if they are imported, by module name.
 ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
 #: Attributes of `Record` that a checkpoint keeps besides curves and runs.
@@ -110,7 +117,12 @@ class Record:
         rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
         save(
             self.path("policies", ".pt"),
-            {"spec": self.spec.model_dump_json(), "seeds": kept, "rows": rows},
+            {
+                "spec": self.spec.model_dump_json(),
+                "code": self.identity["code"],
+                "seeds": kept,
+                "rows": rows,
+            },
         )
         write_curves(self.path("cells", ".parquet"), self._table(), self._metadata())
         if steps := sorted(diverged_runs(self._all_ended).items()):
@@ -211,6 +223,11 @@ class Record:
                 path.unlink()
                 why = "made by other code or from another specification"
                 print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
+                return None
+            if changed := changed_versions(saved["made_on"][-1]["versions"]):
+                aside = set_aside(path).name
+                why = f"made with {changed}; set aside as {aside}, training starts from scratch"
+                print(f"{path}: {why}", file=sys.stderr)
                 return None
             runs = self._continue(saved)
         except (DamagedError, *MISFITS) as error:

@@ -22,10 +22,11 @@ from hindsight.io.files import FileError, write_whole
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import EnvironmentFailure
+from hindsight.specs.from_file import cell_of
 from hindsight.streams import Purpose
 from hindsight.training.evaluate import actor_of, episode
 from hindsight.training.policies import policy_of
-from hindsight.training.policy_files import read_policy
+from hindsight.training.policy_files import PolicyFile, read_policy
 from hindsight.training.runs import play
 
 #: MuJoCo's rendering backends that need no screen.
@@ -134,7 +135,15 @@ def choose_headless(env: gym.Env[Any, Any]) -> None:
 
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
-    """Write one episode per policy file: the longest of eight, if possible a successful one."""
+    """Write one episode per policy file: the longest of eight, if possible a successful one.
+
+    Raises FileError for a policy of another cell, or of other code, than its file is named after.
+    """
+    for path in policies:
+        file = PolicyFile.read(path)
+        name = f"{cell_of(file.values, path).name}-{file.saved.get('code')}"
+        if f"{path.parent.name}/{path.stem}" != name:
+            raise FileError(f"{path}: holds the policies of {name}")
     played = [play_hunts(*read_policy(path), 8) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 
