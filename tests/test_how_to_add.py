@@ -156,7 +156,7 @@ def test_a_strategy(package):
     goals, names = (package / name for name in BLOCKS if "goals.py" in name or "replay.py" in name)
     text = goals.read_text(encoding="utf-8")
     block = BLOCKS["src/hindsight/relabel/goals.py"]
-    text = text.replace("\n#: Functions of a step", f"\n{block}\n\n#: Functions of a step")
+    text = text.replace("\nSTRATEGIES:", f"\n{block}\n\nSTRATEGIES:")
     text = text.replace('    "episode": episode,\n', '    "episode": episode,\n    "soon": soon,\n')
     goals.write_text(text, encoding="utf-8")
     line = BLOCKS["src/hindsight/specs/replay.py"]
@@ -172,11 +172,11 @@ def test_a_strategy(package):
         *off_policy,
         others=[],
         then="import numpy as np, torch\n"
-        "from hindsight.relabel.goals import STRATEGIES, drawn\n"
-        "for of in (np.array, torch.tensor):\n"
-        "    step, left = of([3, 3]), of([9, 2])\n"
-        "    soon = STRATEGIES['soon'](step, of([1, 1]), left)\n"
-        "    assert [drawn(soon, of([u, u])).tolist() for u in (0.0, 0.9)] == [[3, 3], [6, 4]]\n",
+        "from hindsight.relabel.goals import choose, choose_on\n"
+        "for of, by in ((np.array, choose), (torch.tensor, choose_on)):\n"
+        "    steps = of([3, 3]), of([1, 1]), of([9, 2])\n"
+        "    found = [by('soon', *steps, of([u, u])).tolist() for u in (0.0, 0.9)]\n"
+        "    assert found == [[3, 3], [6, 4]]\n",
     )
     assert all(columns["relabelled_share"][0] > 0 for columns in found[:2])
 

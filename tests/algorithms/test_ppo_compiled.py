@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hindsight.algorithms import ppo, ppo_compiled
 from hindsight.algorithms.ppo import ActorCritic, Samples
 from hindsight.envs.environment import Environment
-from hindsight.io.compiled import use_threads
 from hindsight.nn.adam import Adam
+from hindsight.nn.numba_cache import use_threads
 from hindsight.specs.algorithms.ppo import PPOSpec
 from tests.envs.test_run_axis import CASES, prey
 

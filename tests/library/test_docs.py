@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 from hindsight import SAC
-from hindsight.io.compiled import seconds_compiling
+from hindsight.nn.numba_cache import seconds_compiling
 
 ROOT = Path(__file__).parents[2]
 

@@ -48,7 +48,7 @@ def cell(variant: str, more: Any = None, **of_algorithm: Any) -> CellSpec:
 def test_the_policy_acts_once_enough_steps_were_random(n_envs, random_warm_up, monkeypatch):
     """`learning_starts` counts the steps of all environments of a run, as in Stable-Baselines3."""
     made = runs(cell("sac", n_envs=n_envs, random_warm_up=random_warm_up), 5)
-    acted = []
+    made.compiled, acted = False, []
     explore = made._explore
     monkeypatch.setattr(made, "_explore", lambda *x: acted.append(made.steps) or explore(*x))
     made.iterate()
@@ -72,13 +72,18 @@ def test_no_two_chunks_draw_the_same_numbers(log_interval, indices, monkeypatch)
 
 def test_a_share_of_the_actions_is_uniform():
     made = runs(cell("ddpg", epsilon=0.3, learning_starts=1, exploration_noise=0.0), 1, 2, 3)
-    taken, expected = [], []
-    step, explore = made.env.step, made._explore
-    made.env.step = lambda actions: taken.append(actions.clone()) or step(actions)
-    made._explore = lambda *given: expected.append(explore(*given)) or expected[-1]
+    taken, expected, step = [], [], made.env.step
+    made.compiled = False
+
+    def record(actions):
+        taken.append(actions.clone())
+        expected.append(made.policy()(made.env.state))
+        return step(actions)
+
+    made.env.step = record
     for _ in range(10):
         made.iterate()
-    actions, of_the_policy = torch.stack(taken[1:]), torch.stack(expected)
+    actions, of_the_policy = torch.stack(taken[1:]), torch.stack(expected[1:])
     others = actions[(actions != of_the_policy).all(-1)]
     share = len(others) / actions[..., 0].numel()
     assert share == pytest.approx(0.3, abs=0.04)

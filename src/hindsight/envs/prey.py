@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hindsight.envs.step import GOAL_POLICY, Numbers
-from hindsight.io.compiled import FirstClass, compiled, entry_point, first_class
+from hindsight.nn.numba_cache import FirstClass, compiled, entry_point, first_class
 
 # The layout of a step's random numbers: a speed or mixing weight, an index, a vector [n], a vector
 # [n] that replaces the zero vector, and the first vector transformed to a normal distribution [n].

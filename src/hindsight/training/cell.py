@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.io.compiled import ENABLED, use_threads
 from hindsight.io.interruption import Interrupted, Notice, noticed
 from hindsight.io.locks import held
+from hindsight.nn.numba_cache import ENABLED, use_threads
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import import_code

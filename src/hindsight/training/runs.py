@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
-from hindsight.io.compiled import ENABLED
+from hindsight.nn.numba_cache import ENABLED
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream

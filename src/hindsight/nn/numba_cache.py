@@ -83,15 +83,25 @@ class FirstClass:
     @property
     def address(self) -> Any:
         """The argument that passes this function to an entry point."""
-        with _one_at_a_time:
-            if self._address is None:
-                self._address = _made(self.function, numba.cfunc, self.kind.signature)
+        return self.of()
+
+    def of(self, *example: Any) -> Any:
+        """`address`, if the types of the arguments are those of this example."""
+        if self._address is None:
+            with _one_at_a_time:
+                if self._address is None:
+                    signature = self.kind and self.kind.signature
+                    own = signature or numba.void(*map(numba.typeof, example))
+                    self._address = _made(self.function, numba.cfunc, own)
         return self._address
 
 
-def first_class(kind: Any) -> Callable[[Callable[..., Any]], FirstClass]:
-    """Compile a function of this Numba type when it is first passed to an entry point."""
-    return lambda function: FirstClass(function, kind)
+def first_class(kind: Any = None) -> Callable[[Callable[..., Any]], FirstClass]:
+    """Compile a function when it is first passed to an entry point.
+
+    kind: its Numba type; None: it returns nothing, and `of` is given an example of its arguments.
+    """
+    return lambda function: FirstClass(getattr(function, "py_func", function), kind)
 
 
 @cache

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from hindsight.io.compiled import ENABLED
+from hindsight.nn.numba_cache import ENABLED
 from tests.commands import hindsight
 from tests.curves import the_curves
 
@@ -33,7 +33,7 @@ state = sac.State(agent, torch.stack([agent.initial_row(0)]), torch.full((1,), 1
 for _ in range(3):
     obs, actions, rewards = torch.randn(1, 64, 6), torch.rand(1, 64, 2), torch.randn(1, 64)
     batch = Batch(obs, actions, rewards, torch.randn(1, 64, 6), torch.rand(1, 64) < 0.1)
-    sac_compiled.update(state, batch, torch.randn(1, 128, 2), SACSpec())
+    sac_compiled.ENGINE.update(state, batch, torch.randn(1, 1, 128, 2), SACSpec(), 1)
 d, uniform = (torch.rand(50, n).numpy() for n in (3, 8))
 moves = velocities("repel", d, uniform, False)
 took = time.process_time() - began
@@ -77,7 +77,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from hindsight.envs.prey import velocities
-from hindsight.io.compiled import seconds_compiling
+from hindsight.nn.numba_cache import seconds_compiling
 began = time.perf_counter()
 d, uniform = (np.random.default_rng(0).random((50, n), np.float32) for n in (3, 8))
 with ThreadPoolExecutor(4) as pool:
@@ -113,7 +113,7 @@ def test_a_cell_trains_to_the_same_numbers_without_numba_and_says_so(tmp_path: P
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
 def test_waiting_for_another_process_to_compile_can_be_stopped(tmp_path: Path) -> None:
-    program = "from hindsight.io.compiled import folder; print(folder())"
+    program = "from hindsight.nn.numba_cache import folder; print(folder())"
     place = started(tmp_path, program).communicate()[0].strip()
     arguments = ["train", "--steps", "4096", "--seeds", "1", "--out", str(tmp_path / "results")]
     with FileLock(Path(place) / "ppo_compiled.lock"):
