@@ -66,7 +66,7 @@ assert steps_of_goals(goal) == list(range(LENGTH)) and 0.25 < own < 0.35
 
 reached = relabelled & (goal == after)
 assert torch.equal(rewards == 0, reached)
-print("  reward: 0 where the next state is the new goal, else -1: the function compares what it likes")
+print("  reward: 0 where the next state is the new goal, else -1 (as the function given compares)")
 print(f"  termination: in {terminated[reached].sum():.0f} of {reached.sum()} relabelled successes")
 assert not terminated.any()
 unfinished = relabelled & (before >= 2100)
