@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet highway-env==1.12.1 gymnasium==1.4.0 numpy==2.4.6 pandas==3.1.1
+"$work/venv/bin/python" -m pip install --quiet --no-compile highway-env==1.12.1 gymnasium==1.4.0 numpy==2.4.6 pandas==3.1.1
 cd "$work"
 "$work/venv/bin/python" -W ignore - <<'END'
 import gymnasium

@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet metaworld==3.1.1 packaging==26.4 gymnasium==1.4.0 mujoco==3.3.0 numpy==2.4.6
+"$work/venv/bin/python" -m pip install --quiet --no-compile metaworld==3.1.1 packaging==26.4 gymnasium==1.4.0 mujoco==3.3.0 numpy==2.4.6
 cd "$work"
 "$work/venv/bin/python" -W ignore - <<'END'
 import gymnasium

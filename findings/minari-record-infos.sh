@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet minari==0.5.4 h5py==3.16.0 jax==0.10.2 pillow==13.0.0 gymnasium-robotics==1.4.2 gymnasium==1.4.0 mujoco==3.10.0 numpy==2.4.6
+"$work/venv/bin/python" -m pip install --quiet --no-compile minari==0.5.4 h5py==3.16.0 jax==0.10.2 pillow==13.0.0 gymnasium-robotics==1.4.2 gymnasium==1.4.0 mujoco==3.10.0 numpy==2.4.6
 cd "$work"
 export MINARI_DATASETS_PATH="$work/datasets"
 "$work/venv/bin/python" -W ignore - <<'END'

@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet numba==0.68.1 numpy==2.4.6
+"$work/venv/bin/python" -m pip install --quiet --no-compile numba==0.68.1 numpy==2.4.6
 cd "$work"
 unset NUMBA_CACHE_DIR
 cat > loop.py <<'END'

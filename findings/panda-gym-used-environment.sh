@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet panda-gym==3.0.7 pybullet==3.2.7 gymnasium==1.4.0 numpy==2.4.6
+"$work/venv/bin/python" -m pip install --quiet --no-compile panda-gym==3.0.7 pybullet==3.2.7 gymnasium==1.4.0 numpy==2.4.6
 cd "$work"
 "$work/venv/bin/python" - <<'END'
 import gymnasium

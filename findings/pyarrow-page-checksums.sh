@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet pyarrow==26.0.1 numpy==2.4.6
+"$work/venv/bin/python" -m pip install --quiet --no-compile pyarrow==26.0.1 numpy==2.4.6
 cd "$work"
 "$work/venv/bin/python" - <<'END'
 from pathlib import Path

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet rejax==0.1.3 gymnax==1.0.1 jax==0.10.2 flax==0.12.8 optax==0.2.8 numpy==2.4.6
+"$work/venv/bin/python" -m pip install --quiet --no-compile rejax==0.1.3 gymnax==1.0.1 jax==0.10.2 flax==0.12.8 optax==0.2.8 numpy==2.4.6
 cd "$work"
 "$work/venv/bin/python" -m pip check
 "$work/venv/bin/python" -W ignore - <<'END'

@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet cpprb==11.0.0 numpy==2.4.6
+"$work/venv/bin/python" -m pip install --quiet --no-compile cpprb==11.0.0 numpy==2.4.6
 cd "$work"
 "$work/venv/bin/python" - <<'END'
 import numpy as np

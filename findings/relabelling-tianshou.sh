@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet tianshou==2.0.1 gymnasium==1.4.0 numpy==2.4.6 torch==2.13.0
+"$work/venv/bin/python" -m pip install --quiet --no-compile tianshou==2.0.1 gymnasium==1.4.0 numpy==2.4.6 torch==2.13.0
 cd "$work"
 "$work/venv/bin/python" - <<'END'
 from copy import deepcopy

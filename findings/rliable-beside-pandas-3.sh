@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet rliable==1.2.0 pandas==3.1.1 arch==7.2.0 numpy==2.4.6
+"$work/venv/bin/python" -m pip install --quiet --no-compile rliable==1.2.0 pandas==3.1.1 arch==7.2.0 numpy==2.4.6
 cd "$work"
 "$work/venv/bin/python" -m pip check
 "$work/venv/bin/python" - <<'END'

@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 "${PYTHON:-python3}" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet snakemake==9.27.1
+"$work/venv/bin/python" -m pip install --quiet --no-compile snakemake==9.27.1
 cd "$work"
 cat > Snakefile <<'END'
 rule total:
