@@ -1,9 +1,9 @@
 #!/bin/sh
 # Stable-Baselines3 2.9.2, gymnasium 1.4.0, torch 2.13.0.
 #
-# VecNormalize keeps one set of statistics for each key of an observation, and those of `desired_goal`
-# never see a relabelled goal.  If the goal is always the same, its deviation is that of nothing, and
-# every relabelled goal enters the network as the clip, -10 or 10, wherever it lies.
+# VecNormalize keeps statistics for each key of an observation, and those of `desired_goal` never see a
+# relabelled goal.  If the goal is always the same, its deviation is 0, and every relabelled goal enters
+# the network as the clip, -10 or 10, wherever it lies.
 #
 # It matters for hindsight with `normalize: True` where goals are fixed or nearly so: all new goals on
 # one side of the real one look the same.
