@@ -61,7 +61,7 @@ def begun(tmp_path_factory):
 @pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_the_first_signal_ends_a_training_that_hangs(tmp_path, begun, whole, workers, number):
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
-    (checkpoint,) = tmp_path.rglob("checkpoints/**/*.pt")
+    (checkpoint,) = tmp_path.rglob("checkpoints/**/*.safetensors")
     before = checkpoint.read_bytes()
 
     hung, steppers = hangs(tmp_path, workers)
@@ -144,7 +144,7 @@ def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
     assert "files: mine/cells/" in done.stdout and "success rate" in done.stdout
     (path,) = tmp_path.glob("mine/cells/*/*.parquet")
     assert path.parent.name == "Stubborn"
-    policy = str(next(tmp_path.glob("mine/policies/*/*.pt")).relative_to(tmp_path))
+    policy = str(next(tmp_path.glob("mine/policies/*/*.safetensors")).relative_to(tmp_path))
     done = hindsight("export", policy, "it.pt2", "--env", "mine:Stubborn-v0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "it.pt2").exists()

@@ -44,7 +44,7 @@ class Project:
         path = self.rng.choice(sorted((self.folder / "results/cells").rglob("*.parquet")))
         cell = path.relative_to(self.folder / "results/cells").with_suffix("")
         path.unlink()
-        (self.folder / "results/policies" / f"{cell}.pt").unlink()
+        (self.folder / "results/policies" / f"{cell}.safetensors").unlink()
         self.forget_derived()
 
     def forget_derived(self) -> None:

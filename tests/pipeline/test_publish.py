@@ -125,7 +125,7 @@ def test_a_damaged_cell_and_a_damaged_manifest_are_refused(config):
 def test_files_that_stay_are_verified_first(config, kind):
     """A manifest never vouches for damage, nor for a file that it has not seen."""
     first, second = Plan.of(config).cells
-    cell, policy = put(second, PUBLISHED), PUBLISHED / "policies" / f"{first}.pt"
+    cell, policy = put(second, PUBLISHED), PUBLISHED / "policies" / f"{first}.safetensors"
     policy.parent.mkdir(parents=True)
     policy.write_bytes(b"not looked into")
     kept = [put(first, PUBLISHED), cell, policy]
@@ -172,7 +172,7 @@ def small(tmp_path, monkeypatch):
 def test_the_middle_runs_policy_ships_with_its_cell(small):
     config, spec = small
     list(publish(config))
-    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    path = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     rows = pd.read_parquet(PUBLISHED / "cells" / f"{spec.name}.parquet")
     # Without columns that nothing reads.
     assert set(rows) < set(pd.read_parquet(TRAINED / "cells" / f"{file_name(spec)}.parquet"))
@@ -181,7 +181,7 @@ def test_the_middle_runs_policy_ships_with_its_cell(small):
     # Of the two in the middle, the worse one.
     assert result["return_mean"] == np.sort(last)[1]
     assert result["which"].startswith(f"run {last.sort_values(kind='stable').index[1]}, in the mid")
-    assert entries()[f"policies/{spec.name}.pt"]["sha256"] == file_sha256(path)
+    assert entries()[f"policies/{spec.name}.safetensors"]["sha256"] == file_sha256(path)
     assert evaluate_policy(path, n_episodes=3).returns.shape == (3,)
 
 
@@ -189,7 +189,7 @@ def test_the_manifest_vouches_for_a_policy(small):
     """Another file in its place is not used; the policy of other curves is removed."""
     config, spec = small
     list(publish(config))
-    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    path = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     kept = path.read_bytes()
     write_policy(path, spec, 0, initial_row(spec), {})
     with pytest.raises(FileError, match="differs from its checksum"):
@@ -200,14 +200,14 @@ def test_the_manifest_vouches_for_a_policy(small):
     assert path.exists()  # the same curves
     (PUBLISHED / "cells" / f"{spec.name}.parquet").unlink()
     list(publish(config))
-    assert not path.exists() and f"policies/{spec.name}.pt" not in entries()
+    assert not path.exists() and f"policies/{spec.name}.safetensors" not in entries()
 
 
 def test_publishing_the_policy_of_a_cell_of_no_experiment(small):
     """One that `hindsight train` trained; only the policy is published."""
     config, spec = small
     list(publish(config))
-    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    path = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     path.unlink()
     curves = TRAINED / "cells" / f"{file_name(spec)}.parquet"
     assert publish_policy(curves).startswith(f"{path}: run ")

@@ -6,7 +6,7 @@ are needed.  Nothing is written before the first job starts.
 Layout, relative to the project's folder:
     results/specs/<cell>-<code>.json           a cell's specification, the only input of its job
     results/cells/<cell>-<code>.parquet        its curves
-    results/policies/<cell>-<code>.pt          its final parameters
+    results/policies/<cell>-<code>.safetensors its final parameters
     results/plans/<source>/<experiment>.json   the cells behind an experiment's tables
     results/tables/<source>/<experiment>/      the tables
     figures/<source>/                          figures, report.html and REPLICATION.md
@@ -148,7 +148,7 @@ class Project:
             and entry.spawn == "random"
             and not self.published
         )
-        paths = {name: TRAINED / "policies" / f"{self.files[name]}.pt" for name in names}
+        paths = {name: TRAINED / "policies" / f"{self.files[name]}.safetensors" for name in names}
         made = set(self.missing) if self.trains else set()
         return [str(path) for name, path in paths.items() if name in made or path.exists()]
 
@@ -260,7 +260,7 @@ class Project:
         """Remove the checkpoints of finished cells after a successful run, and release the lock."""
         cells = files_below(TRAINED / "cells")
         for file in cells & set(self.files.values()) if self.trains else ():
-            (TRAINED / "checkpoints" / f"{file}.pt").unlink(missing_ok=True)
+            (TRAINED / "checkpoints" / f"{file}.safetensors").unlink(missing_ok=True)
         self._locks.close()
 
 
@@ -339,7 +339,7 @@ def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
     ]
     old = {name.rpartition("-")[2] for name in left}
     old -= {name.rpartition("-")[2] for name in cells.difference(left)}
-    begun = files_below(folder / "checkpoints", ".pt") - cells
+    begun = files_below(folder / "checkpoints", ".safetensors") - cells
     left += [name for name in sorted(begun) if name.rpartition("-")[2] in old]
     paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in KINDS.items())
     return [path for path in paths if path.exists()]
@@ -362,6 +362,7 @@ def _is_of_other_code(path: Path, name: str, named: str | None) -> bool:
 
 #: Suffix of a cell's file in each folder of results.
 KINDS = {
-    "cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt", "specs": ".json",
-    "logs": ".log", "benchmarks": ".tsv", "progress": ".json",
+    "cells": ".parquet", "specs": ".json", "progress": ".json", "logs": ".log",
+    "benchmarks": ".tsv", "policies": ".safetensors", "best": ".safetensors",
+    "checkpoints": ".safetensors",
 }  # fmt: skip

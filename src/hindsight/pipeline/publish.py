@@ -87,7 +87,7 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
     Raises FileError if the curves are not a cell's, or its policies are missing beside them.
     """
     spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
-    policy = PUBLISHED / "policies" / f"{spec.name}.pt"
+    policy = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     which = write_middle(spec, curves, policy)
     known = {**read_manifest(), _key(policy): {"sha256": file_sha256(policy), **_now()}}
     write_if_changed(MANIFEST, as_json(known))
@@ -96,7 +96,7 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
 
 def policies_of(curves: Path) -> Path:
     """Path of a trained cell's final parameters, or of a published one's policy."""
-    return curves.parents[2] / "policies" / curves.parent.name / f"{curves.stem}.pt"
+    return curves.parents[2] / "policies" / curves.parent.name / f"{curves.stem}.safetensors"
 
 
 def _now() -> dict[str, str]:

@@ -111,7 +111,7 @@ class CellTraining:
                     record.save(None)
                 record.write()
             if not how.keep_finished:
-                record.path("checkpoints", ".pt").unlink(missing_ok=True)
+                record.path("checkpoints", ".safetensors").unlink(missing_ok=True)
 
     def _train(self, runs: Runs) -> None:
         """Train these runs until each has ended."""
@@ -185,7 +185,7 @@ class CellTraining:
         raise Interrupted(
             f"{record.spec.name}: stopped by {signal.Signals(number).name} after "
             f"{record.steps_done:,} of {record.steps:,} steps; the same command continues from "
-            f"{record.path('checkpoints', '.pt')}",
+            f"{record.path('checkpoints', '.safetensors')}",
             number,
         )
 
