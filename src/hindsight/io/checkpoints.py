@@ -98,7 +98,7 @@ def _checksum(text: str, tensors: Tensors) -> str:
     digest = hashlib.sha256(text.encode())
     for name, values in sorted(tensors.items()):
         digest.update(f"\0{name} {values.dtype} {values.shape}\0".encode())
-        digest.update(values)
+        digest.update(values.data)
     return digest.hexdigest()
 
 
