@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
@@ -37,6 +37,7 @@ from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import PolicyFile, read_policy
 from tests.analysis.synthetic import write_cell
 from tests.analysis.test_cells import rewrite
+from tests.examples import quick
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +202,7 @@ def test_the_archives_of_version_1_0_are_not_loaded(tmp_path, name):
     assert isinstance(caught.value, DamagedError) == (name != "policy.pt")
 
 
-@settings(max_examples=100, deadline=None)
+@quick(100)
 @given(st.data())
 def test_a_flipped_bit_anywhere_in_a_checkpoint_is_seen(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("flip") / "checkpoint.safetensors"
@@ -252,7 +253,7 @@ def test_a_change_is_seen(change):
     assert is_whole(whole) and not is_whole(changed)
 
 
-@settings(max_examples=100, deadline=None)
+@quick(100)
 @given(st.data())
 def test_a_flipped_bit_anywhere_in_a_results_file_is_seen_or_changes_nothing(
     tmp_path_factory, data
