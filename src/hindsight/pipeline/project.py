@@ -16,10 +16,11 @@ The source is a preset or `published`.
 
 import hashlib
 import math
+import os
 import shutil
 import subprocess
 import time
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from hindsight.specs.cost import megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
+from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, papers_grids
 
 MAIN_EXPERIMENT = "algorithms"
@@ -243,6 +245,7 @@ class Project:
         if not self.experiments:
             raise FileError(f"{self.root}/cells: there are no results of {self.source} to show")
         self._locks.enter_context(lock())
+        self._leave_the_future()
         if self.trains:
             cancel_left_jobs()
             for name in self.missing:
@@ -255,6 +258,18 @@ class Project:
         for name in self.experiments:
             write_if_changed(self.plan_of(name), as_json(self.plan.document(name)))
         write_if_changed(Path(self.tables, "papers.json"), as_json(papers_grids(self.config)))
+
+    def _leave_the_future(self) -> None:
+        """Date files of the future to now, as after the clock was set back.
+
+        Snakemake would refuse whatever is made from them until their time has come.
+        """
+        inputs = [x for name in self.experiments for x in self.cells_of(name)] + self.policies
+        pages = [*self.authors, *self.answer, "docs/deviations.md", str(MANIFEST), self.episodes]
+        for path in (*map(Path, inputs + pages + self.everything), *Path(self.tables).rglob("*")):
+            with suppress(OSError):  # there is none, or it belongs to somebody else
+                if path.stat().st_mtime > time.time():
+                    os.utime(path)
 
     def end(self) -> None:
         """Remove the checkpoints of finished cells after a successful run, and release the lock."""
