@@ -1,7 +1,7 @@
 """Files of tensors, numbers, strings, lists and dictionaries: checkpoints, policies, buffers.
 
 They are safetensors files.  A tensor's name is its path in the state, such as `rows`.  The metadata
-hold everything else as JSON, and a checksum of it all, which the format lacks.
+hold everything else as JSON, and in it a checksum of the file, which the format lacks.
 """
 
 import hashlib
@@ -18,7 +18,8 @@ from safetensors.numpy import save_file
 from hindsight.io.files import DamagedError, FileError, must_be_regular, reason, write_whole
 
 Tensors = dict[str, np.ndarray[Any, Any]]
-#: Keys of the metadata, and the key in the JSON whose value names a tensor.
+#: The metadata's only key (safetensors writes several in any order), and keys in its JSON: the
+#: checksum, and what stands for a tensor.
 STATE, CHECKSUM, TENSOR = "hindsight", "sha256", "$tensor"
 #: Largest number of characters of the JSON, so that a small file cannot fill the memory.
 LONGEST_TEXT = 10**7
@@ -27,8 +28,8 @@ LONGEST_TEXT = 10**7
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint or a policy: tensors, numbers, strings, lists and dictionaries."""
     tensors: Tensors = {}
-    text = json.dumps(_without_tensors(state, "", tensors))
-    metadata = {STATE: text, CHECKSUM: _checksum(text, tensors)}
+    text = json.dumps({CHECKSUM: "", **_without_tensors(state, "", tensors)})
+    metadata = {STATE: text.replace('""', f'"{_checksum(text, tensors)}"', 1)}
 
     def write(beside: Path) -> None:
         try:
@@ -54,19 +55,20 @@ def load(path: Path) -> dict[str, Any]:
         # Opened here, too, for the system's error if that fails.
         with path.open("rb"), safe_open(path, "np") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = file.metadata() or {}
-        text = metadata.get(STATE, "")
+            text = (file.metadata() or {}).get(STATE, "")
         if len(text) > LONGEST_TEXT:
             raise ValueError(f"it has more than {LONGEST_TEXT:,} characters of JSON")
-        if metadata.get(CHECKSUM) != _checksum(text, tensors):
-            raise ValueError("its checksum is missing or wrong")
+        left = dict(tensors)
 
-        def with_tensor(found: dict[str, Any]) -> Any:
+        def with_tensor(part: dict[str, Any]) -> Any:
             # Each tensor once, so that the state is no larger than the file.
-            ours = found.keys() == {TENSOR}
-            return torch.from_numpy(tensors.pop(found[TENSOR])) if ours else found
+            return torch.from_numpy(left.pop(part[TENSOR])) if part.keys() == {TENSOR} else part
 
-        state = json.loads(text, object_hook=with_tensor)
+        state: dict[str, Any] = json.loads(text, object_hook=with_tensor)
+        found = state.pop(CHECKSUM)
+        if found != _checksum(text.replace(f'"{found}"', '""', 1), tensors):
+            raise ValueError("its checksum is wrong")
+        return state
     except Exception as error:  # an unrelated file can make the loader raise anything
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {reason(error)}") from error
@@ -75,9 +77,6 @@ def load(path: Path) -> dict[str, Any]:
             raise FileError(f"{path}: {why}") from None
         why = "is damaged, or was not written by hindsight 1.1 or newer"
         raise DamagedError(f"{path}: {why}: {reason(error)}", path) from error
-    if not isinstance(state, dict):
-        raise DamagedError(f"{path}: is not a checkpoint", path)
-    return state
 
 
 def _without_tensors(value: Any, name: str, tensors: Tensors) -> Any:
