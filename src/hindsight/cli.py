@@ -223,7 +223,7 @@ def train(
             typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
     else:
         must_be_usable(device)
-        execution = Execution(device, workers=workers, reuses=not again)
+        execution = Execution(device, workers=workers, again=again)
         callbacks: list[Any] = []
         if checkpoint_every is not None:
             folder = home / "steps" / file_name(spec)
@@ -232,12 +232,15 @@ def train(
             if tensorboard is not None:
                 callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
             typer.echo("\n".join(to_come(spec, out, her, checkpoint_every, steps)))
-            # Only now that training can start.  An interrupted one is continued, also with --again.
-            for path in files.values() if trained else ():
-                path.unlink(missing_ok=True)
-            best = KeepBest(files["best"], spec)
+            # Until a training has ended, the results of an earlier one stay.
+            beside = files["best"].with_stem(f"{files['best'].stem}.again")
+            best = KeepBest(beside if trained else files["best"], spec)
             _train(spec, home, execution, [best, *callbacks])
             best.add_reused(about(files["cells"]).get("reused"))
+            if trained and beside.exists():
+                beside.replace(files["best"])
+            elif trained:  # every run diverged
+                files["best"].unlink(missing_ok=True)
     typer.echo("\n".join(outcome(spec, out, home)))
     runs = about(files["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):

@@ -61,7 +61,7 @@ def begun(tmp_path_factory):
 @pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_the_first_signal_ends_a_training_that_hangs(tmp_path, begun, whole, workers, number):
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
-    (checkpoint,) = tmp_path.rglob("checkpoints/**/*.pt")
+    (checkpoint,) = tmp_path.rglob("checkpoints/**/*.safetensors")
     before = checkpoint.read_bytes()
 
     hung, steppers = hangs(tmp_path, workers)
@@ -119,6 +119,26 @@ def test_sys_exit_is_reported_and_is_no_success(tmp_path, file, workers, code):
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+def test_training_again_replaces_results_only_once_there_are_new_ones(tmp_path, whole):
+    """An environment that fails meanwhile costs nothing; the same command then trains."""
+    assert start(tmp_path, "1").finished().returncode == 0
+    results = [p for kind in ("cells", "policies", "best") for p in tmp_path.rglob(f"{kind}/*/*.*")]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in results}
+    assert len(before) == 3
+    again = started(*COMMAND, "--workers", "1", "--again", cwd=tmp_path)
+    while again.runs and not list(tmp_path.rglob("best/*/*.again.*")):
+        time.sleep(0.01)
+    (tmp_path / "exit").touch()
+    assert again.finished(timeout=60).returncode == 1
+    assert {x: (x.read_bytes(), x.stat().st_mtime_ns) for x in results} == before
+    (tmp_path / "exit").unlink()
+    done = hindsight(*COMMAND, "--again", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(path.stat().st_mtime_ns > then for path, (_, then) in before.items())
+    assert not list(tmp_path.rglob("*.again.*"))
+    pd.testing.assert_frame_equal(the_curves(tmp_path), whole)
+
+
 @pytest.mark.parametrize(
     ("said", "success"),
     [
@@ -144,7 +164,7 @@ def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
     assert "files: mine/cells/" in done.stdout and "success rate" in done.stdout
     (path,) = tmp_path.glob("mine/cells/*/*.parquet")
     assert path.parent.name == "Stubborn"
-    policy = str(next(tmp_path.glob("mine/policies/*/*.pt")).relative_to(tmp_path))
+    policy = str(next(tmp_path.glob("mine/policies/*/*.safetensors")).relative_to(tmp_path))
     done = hindsight("export", policy, "it.pt2", "--env", "mine:Stubborn-v0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "it.pt2").exists()

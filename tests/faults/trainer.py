@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 
 from hindsight.io import interruption
+from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import ABOUT, file_sha256
 from hindsight.specs.code import file_name
 from tests.analysis.synthetic import what_it_is, where_it_is
@@ -128,7 +129,7 @@ def foreign(path: Path, rng: random.Random) -> str:
 
 def misfit(path: Path, rng: random.Random) -> str:
     """A checkpoint with the right name on it that lacks a key, or whose tensors do not fit."""
-    state = torch.load(path, weights_only=True)
+    state = load(path)
     runs = state["runs"] or state  # of a training that had ended there are none
     part = rng.choice([state, runs, runs.get("env", runs)])
     key = rng.choice([k for k in part if k != "identity"])
@@ -136,7 +137,7 @@ def misfit(path: Path, rng: random.Random) -> str:
         part[key] = part[key].new_zeros((1, 0, 3))
     else:
         del part[key]
-    torch.save(state, path)
+    save(path, state)
     return "a key missing or of another shape"
 
 
@@ -154,7 +155,7 @@ def damaged_checkpoint(lab: Lab, how: Callable | None = None) -> str:
     if "continued at" in process.said:
         demand(how in (flip, scribble, cut), f"{told}, and continued")
         return f"{told}: of no consequence" if before else "empty"
-    named = f"{file_name(lab.spec)}.pt" in process.said
+    named = f"{file_name(lab.spec)}.safetensors" in process.said
     demand(named and "set aside" in process.said, process.said)
     return f"{told}: set aside, retrained"
 
@@ -162,10 +163,10 @@ def damaged_checkpoint(lab: Lab, how: Callable | None = None) -> str:
 def changed_specification(lab: Lab) -> str:
     """The checkpoint of other numbers under the cell's name; or made by other code."""
     lab.interrupted()
-    state = torch.load(lab.checkpoint, weights_only=True)
+    state = load(lab.checkpoint)
     key = lab.rng.choice(["spec_hash", "code"])
     state["identity"][key] = "0123456789"
-    torch.save(state, lab.checkpoint)
+    save(lab.checkpoint, state)
     process = lab.start()
     demand(process.wait() == 0, process.said)
     demand("made by other code or from another specification" in process.said, process.said)

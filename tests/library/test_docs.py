@@ -56,7 +56,7 @@ def test_the_code_of_the_page_runs():
     programs = blocks("docs/library.md")
     assert len(programs) == 4
     run("docs/library.md", *programs)
-    model = SAC.load("reach.pt")
+    model = SAC.load("reach.safetensors")
     assert model.film("reach.gif", episodes=1).stat().st_size > 1000
     # Every column that the page does not call the algorithm's own is there.
     text = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")

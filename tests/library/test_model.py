@@ -57,7 +57,7 @@ def test_a_model_learns_what_the_command_trains(kind, tmp_path):
     pd.testing.assert_frame_equal(
         found, expected, check_dtype=False, check_exact=False, rtol=1e-6, check_like=True
     )
-    rows = load(next(tmp_path.rglob("policies/**/*.pt")))["rows"]
+    rows = load(next(tmp_path.rglob("policies/**/*.safetensors")))["rows"]
     assert torch.equal(parameters(model), rows)
 
 
@@ -113,10 +113,13 @@ def test_an_error_of_the_environment_ends_the_training_but_not_the_model(tmp_pat
     model = small(env_kwargs={"wrong": "raises"}, seeds=1)
     with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
         model.learn(300)
-    for call in (lambda: model.learn(30), lambda: model.save(tmp_path / "a.pt", training=True)):
+    for call in (
+        lambda: model.learn(30),
+        lambda: model.save(tmp_path / "a.safetensors", training=True),
+    ):
         with pytest.raises(SpecError, match="an error ended the training within an iteration"):
             call()
-    assert model.save(tmp_path / "a.pt").exists() and model.policy() is not None
+    assert model.save(tmp_path / "a.safetensors").exists() and model.policy() is not None
 
 
 def test_predictions_are_those_of_the_latest_parameters_and_random_if_asked():
@@ -270,7 +273,7 @@ def test_an_invalid_argument_is_an_error_of_one_sentence(make, words):
 
 def test_a_saved_model_acts_as_before_and_has_its_curves(tmp_path):
     model = small().learn(60)
-    again = SAC.load(model.save(tmp_path / "model.pt"))
+    again = SAC.load(model.save(tmp_path / "model.safetensors"))
     pd.testing.assert_frame_equal(again.curves(), model.curves())
     assert again.best_run == model.best_run and again.num_timesteps == 60
     obs, _ = gym.make("Corridor-v0").reset(seed=0)
@@ -284,25 +287,27 @@ def test_a_saved_model_acts_as_before_and_has_its_curves(tmp_path):
 def test_a_model_saved_with_its_training_continues_bit_for_bit(kind, tmp_path):
     settings = {"hidden": (8,), "n_steps": 30, "evaluation_episodes": 2, "seeds": 2, "workers": 0}
     model = kind("Corridor-v0", **(settings if kind is PPO else SMALL)).learn(90)
-    again = kind.load(model.save(tmp_path / "model.pt", training=True), workers=0)
+    again = kind.load(model.save(tmp_path / "model.safetensors", training=True), workers=0)
     model.learn(60)
     again.learn(60)
     assert torch.equal(parameters(model), parameters(again))
     columns = [each.curves().drop(columns=CLOCKS) for each in (model, again)]
     pd.testing.assert_frame_equal(*columns)
-    del (saved := load(tmp_path / "model.pt"))["training"]["recent"]
-    save(tmp_path / "model.pt", saved)
+    del (saved := load(tmp_path / "model.safetensors"))["training"]["recent"]
+    save(tmp_path / "model.safetensors", saved)
     with pytest.raises(FileError, match="of another version of this package, and cannot continue"):
-        kind.load(tmp_path / "model.pt", workers=0).learn(60)
+        kind.load(tmp_path / "model.safetensors", workers=0).learn(60)
 
 
 def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):
-    path = PPO("PredatorPrey-v0", prey="repel", hidden=(8,), seeds=1).save(tmp_path / "hunt.pt")
+    path = PPO("PredatorPrey-v0", prey="repel", hidden=(8,), seeds=1).save(
+        tmp_path / "hunt.safetensors"
+    )
     where: Any = PPO.load(path, env="PredatorPrey-v0").spec.environment
     assert where.prey == "repel"
     where = PPO.load(path, env=gym.make("PredatorPrey-v0", grid_size=7)).spec.environment
     assert (where.prey, where.grid_size) == ("static", 7)
-    path = small(env_kwargs={"terminates": True}).save(tmp_path / "model.pt")
+    path = small(env_kwargs={"terminates": True}).save(tmp_path / "model.safetensors")
     found: Any = SAC.load(path, env="Corridor-v0").spec.environment
     assert found.kwargs == {"terminates": True}
     found = SAC.load(path, env=partial(gym.make, "Corridor-v0")).spec.environment
@@ -310,7 +315,7 @@ def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):
 
 
 def test_a_file_of_another_kind_is_an_error(tmp_path):
-    path = small().save(tmp_path / "model.pt")
+    path = small().save(tmp_path / "model.safetensors")
     with pytest.raises(FileError, match=r"is a model of sac; load it with SAC\.load"):
         TD3.load(path)
     saved = load(path)
@@ -319,7 +324,7 @@ def test_a_file_of_another_kind_is_an_error(tmp_path):
         SAC.load(path)
     given = small(lambda: Corridor(), max_episode_steps=12)
     with pytest.raises(SpecError, match="was passed as an object"):
-        SAC.load(given.save(tmp_path / "given.pt"))
+        SAC.load(given.save(tmp_path / "given.safetensors"))
 
 
 def test_a_wrapper_s_time_limit_is_the_environment_s_own(tmp_path):
@@ -331,7 +336,7 @@ def test_a_wrapper_s_time_limit_is_the_environment_s_own(tmp_path):
     model = small(limited(12))
     assert model.spec.environment.step_limit == 12
     assert not any("cut after" in note for note in model.notes)
-    path = model.save(tmp_path / "model.pt")
+    path = model.save(tmp_path / "model.safetensors")
     assert SAC.load(path, env=limited(20)).spec.environment.step_limit == 20
     assert SAC.load(path, env=limited(20)()).spec.environment.step_limit == 20
     path = small(Corridor, max_episode_steps=9).save(path)

@@ -32,7 +32,7 @@ def with_seeds(n: int) -> CellSpec:
 
 
 def policies(root: Path, spec: CellSpec) -> dict[int, torch.Tensor]:
-    saved = load(root / "policies" / f"{file_name(spec)}.pt")
+    saved = load(root / "policies" / f"{file_name(spec)}.safetensors")
     return dict(zip(saved["seeds"], saved["rows"], strict=True))
 
 
@@ -72,7 +72,7 @@ def test_only_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, 
         as_of_other_code(train_cell(with_seeds(2), tmp_path))
         del trained_seeds[3:]
     expected = curves(path)
-    policy = tmp_path / "policies" / f"{file_name(SPEC)}.pt"
+    policy = tmp_path / "policies" / f"{file_name(SPEC)}.safetensors"
     if what == "code":
         as_of_other_code(path)
     elif what == "truncated":
@@ -83,7 +83,7 @@ def test_only_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, 
         )
         train_cell(other, tmp_path)
         del trained_seeds[3:]
-        shutil.copy(tmp_path / "policies" / f"{file_name(other)}.pt", policy)
+        shutil.copy(tmp_path / "policies" / f"{file_name(other)}.safetensors", policy)
     else:
         (path if what == "curves" else policy).unlink()
     train_cell(SPEC, tmp_path)
@@ -137,7 +137,7 @@ def test_runs_of_another_world_are_not_reused(tmp_path, trained_seeds, capsys):
 
 def test_a_checkpoint_of_another_world_is_kept_but_not_continued(tmp_path, capsys):
     interrupted(SPEC, tmp_path, 2)
-    (checkpoint,) = (tmp_path / "checkpoints").rglob("*.pt")
+    (checkpoint,) = (tmp_path / "checkpoints").rglob("*.safetensors")
     saved = load(checkpoint)
     saved["made_on"][-1]["versions"] |= OLDER
     save(checkpoint, saved)
@@ -168,7 +168,7 @@ def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsy
     path = train_cell(SPEC, tmp_path, execution)
     before, rows = path.read_bytes(), policies(tmp_path, SPEC)
     path.unlink()
-    (tmp_path / "policies" / f"{file_name(SPEC)}.pt").unlink()
+    (tmp_path / "policies" / f"{file_name(SPEC)}.safetensors").unlink()
     train_cell(with_seeds(2), tmp_path)
     train_cell(SPEC, tmp_path, execution)
     # Measured times, too, are those of the only training.
@@ -177,7 +177,7 @@ def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsy
     assert "was finished" in capsys.readouterr().err
     # Without `keep_finished`, no checkpoint stays.
     train_cell(SPEC, tmp_path)
-    assert not list((tmp_path / "checkpoints").rglob("*.pt"))
+    assert not list((tmp_path / "checkpoints").rglob("*.safetensors"))
 
 
 def test_a_job_refuses_other_code_than_it_was_planned_with(tmp_path):

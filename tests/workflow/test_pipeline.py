@@ -124,10 +124,10 @@ def test_every_cell_has_its_curves_policy_log_and_benchmark(project, asked):
     for name, file in asked.files.items():
         assert (project / "results/logs" / f"{file}.log").exists() == (name in by_jobs)
         assert (project / "results/benchmarks" / f"{file}.tsv").exists() == (name in by_jobs)
-        assert (project / "results/policies" / f"{file}.pt").exists()
+        assert (project / "results/policies" / f"{file}.safetensors").exists()
         curves = pd.read_parquet(project / "results/cells" / f"{file}.parquet")
         assert curves.seed.nunique() == asked.plan.cells[name].seeds
-    assert not list((project / "results/checkpoints").rglob("*.pt"))
+    assert not list((project / "results/checkpoints").rglob("*.safetensors"))
 
 
 def test_a_missing_cell_is_retrained_to_the_same_numbers(project, asked):
@@ -364,7 +364,7 @@ def test_a_failed_cell_is_named_and_the_others_are_kept(project, asked):
     config = ("--config", "preset=smoke", f"select={json.dumps(select)}")
     own = Project(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
     first, second = own.files.values()
-    obstacle = project / "results/checkpoints" / f"{first}.pt"
+    obstacle = project / "results/checkpoints" / f"{first}.safetensors"
     (obstacle / "in the way").mkdir(parents=True)
     result = hindsight(project, "replicate", "--cores", "2", "--", *config)
     assert result.returncode != 0

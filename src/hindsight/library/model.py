@@ -65,7 +65,7 @@ class Model:
         model.learn(20_000)  # environment steps of each run
         action, _ = model.predict(observation)
         print(model.evaluate(episodes=100))
-        model.save("reach.pt")
+        model.save("reach.safetensors")
 
     Where a method takes them, `run` is a run's seed, by default that of the run with the best
     evaluation; `which` is "best" for the parameters at that run's best evaluation, or "last" for

@@ -80,9 +80,11 @@ def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
 
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:
     """Return the paths of a cell's files, by their folders below `out`."""
-    endings = {"cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt"}
     name = file_name(spec)
-    return {kind: out / kind / f"{name}{ending}" for kind, ending in endings.items()}
+    policies = {
+        kind: out / kind / f"{name}.safetensors" for kind in ("policies", "best", "checkpoints")
+    }
+    return {"cells": out / "cells" / f"{name}.parquet", **policies}
 
 
 def to_come(
@@ -113,7 +115,7 @@ def to_come(
             "and ends there"
         )
     if every is not None:
-        lines.append(f"every {every:,} steps {out / 'steps' / file_name(spec)}/STEPS.pt")
+        lines.append(f"every {every:,} steps {out / 'steps' / file_name(spec)}/STEPS.safetensors")
     return lines
 
 

@@ -6,7 +6,7 @@ are needed.  Nothing is written before the first job starts.
 Layout, relative to the project's folder:
     results/specs/<cell>-<code>.json           a cell's specification, the only input of its job
     results/cells/<cell>-<code>.parquet        its curves
-    results/policies/<cell>-<code>.pt          its final parameters
+    results/policies/<cell>-<code>.safetensors its final parameters
     results/plans/<source>/<experiment>.json   the cells behind an experiment's tables
     results/tables/<source>/<experiment>/      the tables, and their record
     results/records/                           of what the other derived files were made
@@ -16,10 +16,11 @@ The source is a preset or `published`.
 """
 
 import math
+import os
 import shutil
 import subprocess
 import time
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from hindsight.specs.cost import megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
+from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, papers_grids
 
 SAFETY = 3  # how much slower a node may be than the machine on which costs were measured
@@ -163,7 +165,7 @@ class Project:
             and entry.spawn == "random"
             and not self.published
         )
-        paths = {name: TRAINED / "policies" / f"{self.files[name]}.pt" for name in names}
+        paths = {name: TRAINED / "policies" / f"{self.files[name]}.safetensors" for name in names}
         made = set(self.missing) if self.trains else set()
         return [str(path) for name, path in paths.items() if name in made or path.exists()]
 
@@ -302,6 +304,7 @@ class Project:
         if not self.experiments:
             raise FileError(f"{self.root}/cells: there are no results of {self.source} to show")
         self._locks.enter_context(lock())
+        self._leave_the_future()
         if self.trains:
             cancel_left_jobs()
             for name in self.missing:
@@ -311,11 +314,23 @@ class Project:
         for path, text in self.texts.items():
             write_if_changed(path, text)
 
+    def _leave_the_future(self) -> None:
+        """Date files of the future to now, as after the clock was set back.
+
+        Snakemake would refuse whatever is made from them until their time has come.
+        """
+        inputs = [x for name in self.experiments for x in self.cells_of(name)] + self.policies
+        pages = [*self.authors, *self.answer, "docs/deviations.md", str(MANIFEST), self.episodes]
+        for path in (*map(Path, inputs + pages + self.everything), *Path(self.tables).rglob("*")):
+            with suppress(OSError):  # there is none, or it belongs to somebody else
+                if path.stat().st_mtime > time.time():
+                    os.utime(path)
+
     def end(self) -> None:
         """Remove the checkpoints of finished cells after a successful run, and release the lock."""
         cells = files_below(TRAINED / "cells")
         for file in cells & set(self.files.values()) if self.trains else ():
-            (TRAINED / "checkpoints" / f"{file}.pt").unlink(missing_ok=True)
+            (TRAINED / "checkpoints" / f"{file}.safetensors").unlink(missing_ok=True)
         self._locks.close()
 
 
@@ -394,7 +409,7 @@ def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
     ]
     old = {name.rpartition("-")[2] for name in left}
     old -= {name.rpartition("-")[2] for name in cells.difference(left)}
-    begun = files_below(folder / "checkpoints", ".pt") - cells
+    begun = files_below(folder / "checkpoints", ".safetensors") - cells
     left += [name for name in sorted(begun) if name.rpartition("-")[2] in old]
     paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in KINDS.items())
     return [path for path in paths if path.exists()]
@@ -417,6 +432,7 @@ def _is_of_other_code(path: Path, name: str, named: str | None) -> bool:
 
 #: Suffix of a cell's file in each folder of results.
 KINDS = {
-    "cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt", "specs": ".json",
-    "logs": ".log", "benchmarks": ".tsv", "progress": ".json",
+    "cells": ".parquet", "specs": ".json", "progress": ".json", "logs": ".log",
+    "benchmarks": ".tsv", "policies": ".safetensors", "best": ".safetensors",
+    "checkpoints": ".safetensors",
 }  # fmt: skip

@@ -39,8 +39,8 @@ class Execution:
     #: Keep the last checkpoint, so that the result files can be written again if Snakemake deletes
     #: them after a failed job.
     keep_finished: bool = False
-    #: Reuse runs of a cell that differs only in its number of seeds.
-    reuses: bool = True
+    #: Train even if there are results, of the cell or of one that differs in its number of seeds.
+    again: bool = False
 
 
 SLOWLY = (
@@ -102,8 +102,8 @@ class CellTraining:
         record, how = self.record, self.execution
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
-            if finished(record.root, record.spec) is None:
-                runs = record.begin(how.reuses)
+            if how.again or finished(record.root, record.spec) is None:
+                runs = record.begin(reuses=not how.again)
                 while record.missing:
                     runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
                     self._train(runs)
@@ -112,7 +112,7 @@ class CellTraining:
                     record.save(None)
                 record.write()
             if not how.keep_finished:
-                record.path("checkpoints", ".pt").unlink(missing_ok=True)
+                record.path("checkpoints", ".safetensors").unlink(missing_ok=True)
 
     def _train(self, runs: Runs) -> None:
         """Train these runs until each has ended."""
@@ -186,7 +186,7 @@ class CellTraining:
         raise Interrupted(
             f"{record.spec.name}: stopped by {signal.Signals(number).name} after "
             f"{record.steps_done:,} of {record.steps:,} steps; the same command continues from "
-            f"{record.path('checkpoints', '.pt')}",
+            f"{record.path('checkpoints', '.safetensors')}",
             number,
         )
 

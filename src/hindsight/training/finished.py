@@ -53,7 +53,7 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
         return None
     try:
         table = read_table(path)
-        saved = load(root / "policies" / f"{name}.pt")
+        saved = load(root / "policies" / f"{name}.safetensors")
         if not is_whole(table):
             return None
         policies = dict(zip(saved["seeds"], saved["rows"], strict=True))

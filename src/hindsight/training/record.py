@@ -1,7 +1,7 @@
 """The record of a cell while it trains: its curves, how its runs ended, and its files.
 
-Files of a cell: `cells/<name>-<code>.parquet` (the curves), `policies/<name>-<code>.pt` (the final
-parameters), `checkpoints/<name>-<code>.pt` (while it trains).
+Files of a cell `<name>-<code>`: `cells/*.parquet` (the curves), `policies/*.safetensors` (the final
+parameters), `checkpoints/*.safetensors` (while it trains).
 """
 
 import glob
@@ -116,7 +116,7 @@ class Record:
         kept = sorted(policies)
         rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
         save(
-            self.path("policies", ".pt"),
+            self.path("policies", ".safetensors"),
             {
                 "spec": self.spec.model_dump_json(),
                 "code": self.identity["code"],
@@ -140,7 +140,7 @@ class Record:
         }
         state = {"runs": runs, "curves": curves, "made_on": self._made_on()}
         state |= {"identity": self.identity, **{name: getattr(self, name) for name in KEPT}}
-        save(self.path("checkpoints", ".pt"), state)
+        save(self.path("checkpoints", ".safetensors"), state)
 
     @property
     def _all_ended(self) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ class Record:
 
     def _resume(self) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
-        path = self.path("checkpoints", ".pt")
+        path = self.path("checkpoints", ".safetensors")
         if not path.exists():
             return None
         try:
@@ -258,6 +258,7 @@ class Record:
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
         }
         kept = {name: saved[name] for name in KEPT}
+        kept["policies"] = {int(seed): row for seed, row in saved["policies"].items()}
         kept |= {"earlier": list(saved["made_on"]), "reused": reused}
         vars(self).update(kept, columns=defaultdict(list, columns))
         return runs
