@@ -2,8 +2,11 @@
 
 import importlib.util
 import inspect
+import os
+import pickle
 import sys
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -18,7 +21,11 @@ from tests.replay.numbered import Numbered, box, numbers, observed, stored_rewar
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize  # noqa: E402
+from stable_baselines3.common.vec_env import (  # noqa: E402
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecNormalize,
+)
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy  # noqa: E402
 from stable_baselines3.her.her_replay_buffer import (  # noqa: E402
     HerReplayBuffer as Theirs,
@@ -33,13 +40,21 @@ class Pictured(Numbered):
 
 
 def step(buffer, number: np.ndarray, over, infos=None) -> None:
-    """A step of each environment, with the transitions `number` [env]."""
+    """A step of each environment, with the transitions `number` [env].
+
+    In an episode, it begins where the last step led to.
+    """
     values = numbers(number, "action"), stored_reward(number), np.asarray(over)
     infos = [{} for _ in number] if infos is None else infos
     pixels = np.arange(6, dtype=np.uint8).reshape(2, 3) + number.astype(np.uint8)[:, None, None]
     before, after = (
         observed(number, after=later) | {"camera": pixels + later} for later in (False, True)
     )
+    last, was_over = getattr(buffer, "last_step", (before, np.ones(len(number), bool)))
+    for key in before.keys() - {"desired_goal"}:
+        goes_on = ~was_over.reshape(-1, *[1] * (before[key].ndim - 1))
+        before[key] = np.where(goes_on, last[key], before[key])
+    buffer.last_step = after, np.asarray(over)
     buffer.add(before, after, *values, infos)
 
 
@@ -85,7 +100,7 @@ def assert_same_samples(ours, theirs, seed: int, env=None) -> None:
 
 
 def assert_same_arrays(ours, theirs) -> None:
-    for name in ("pos", "full", "_current_ep_start", "ep_length", "actions", "rewards"):
+    for name in ("pos", "full", "_current_ep_start", "ep_start", "ep_length", "actions", "rewards"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
     for name in ("observations", "next_observations"):
         for key, values in getattr(theirs, name).items():
@@ -96,6 +111,8 @@ def assert_same_arrays(ours, theirs) -> None:
         a, b = getattr(ours, name), getattr(theirs, name)
         np.testing.assert_array_equal(a[finished], b[finished])
         assert not a[~finished].any()
+    there = np.arange(ours.buffer_size) < (ours.buffer_size if ours.full else ours.pos)
+    assert (ours.infos[there] == theirs.infos[there]).all() and ours.infos.shape == finished.shape
 
 
 @pytest.mark.parametrize("strategy", GoalSelectionStrategy)
@@ -151,6 +168,153 @@ def test_arguments_are_theirs():
             assert optional or ours[parameter.name].default == parameter.default, parameter
 
 
+def test_it_has_every_public_name_of_theirs():
+    ours, theirs = pair(2, "final", 40)
+    for buffer in (ours, theirs):
+        fill(buffer, 2, 10)
+    names = {name for name in dir(theirs) if not name.startswith("_")}
+    assert names <= set(dir(ours))
+    same = "her_ratio obs_shape action_dim observation_space action_space optimize_memory_usage"
+    for name in (*same.split(), "n_envs", "n_sampled_goal", "buffer_size", "device"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+    flat = [type(b).swap_and_flatten(b.observations["camera"]) for b in (ours, theirs)]
+    np.testing.assert_array_equal(*flat)
+    assert torch.equal(ours.to_torch(flat[0]), theirs.to_torch(flat[0]))
+    assert pickle.loads(pickle.dumps(ours)).env is None and ours.env is not None
+    steps = [buffer.observations for buffer in (ours, theirs)]
+    one = [{key: part[:4] for key, part in some.items()} for some in steps]
+    rows = [[{key: part[t] for key, part in some.items()} for t in range(4)] for some in one]
+    for buffer, some in zip((ours, theirs), rows, strict=True):
+        ends = np.ones((4, 2), bool)
+        buffer.extend(some, some, np.zeros((4, 2, 2)), np.zeros((4, 2)), ends, [[{}] * 2] * 4)
+    assert_same_samples(ours, theirs, 0)
+
+
+def test_an_empty_batch_is_theirs_and_there_is_no_other_before_an_episode_has_ended():
+    for buffer in pair(1, "future"):
+        fill(buffer, 1, 1)
+        with pytest.raises(RuntimeError):
+            buffer.sample(3)
+        fill(buffer, 1, 20, first=1)
+        assert [len(part) for part in parts(buffer.sample(0))] == [0] * 11
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_random_goals_are_of_any_finished_episode(seed):
+    buffer = HerReplayBuffer(
+        500, Pictured.observation_space, Pictured.action_space, Pictured(), n_sampled_goal=10**6,
+        goal_selection_strategy="random", seed=seed,
+    )  # fmt: skip
+    fill(buffer, 1, 60)
+    batch = buffer.sample(4000)
+    own, goal = (
+        obs[key][1:, 0] // 10
+        for obs, key in (
+            (batch.next_observations, "achieved_goal"),
+            (batch.observations, "desired_goal"),
+        )
+    )
+    assert set(goal) == set(range(buffer.size())) and abs(np.corrcoef(own, goal)[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize(
+    "name", ["online_sampling", "max_episode_length", "env_info", "wrapped_env"]
+)
+def test_arguments_of_earlier_versions(name):
+    arguments = 50, Pictured.observation_space, Pictured.action_space, Pictured()
+    with pytest.warns(UserWarning, match=f"^{name} has no effect: "):
+        HerReplayBuffer(*arguments, **{name: True})
+    with pytest.raises(TypeError, match=f"did you mean '{name}'"):
+        HerReplayBuffer(*arguments, **{f"{name}s": True})
+
+
+class Episodes(gymnasium.Env):
+    """Its goals say where they are from: the episode, and the step in it."""
+
+    observation_space = Dict({key: box(2) for key in ("achieved_goal", "desired_goal")})
+    observation_space.spaces["observation"] = box(1)
+    action_space = box(1)
+
+    def __init__(self, limit: int = 7) -> None:
+        self.at, self.limit = np.array([0, 0], np.float32), limit
+
+    def reset(self, *, seed=None, options=None):
+        self.at = np.array([self.at[0] + 1, 0], np.float32)
+        return self.seen(), {}
+
+    def step(self, action):
+        self.at = self.at + np.float32([0, 1])
+        return self.seen(), -1.0, False, self.at[1] == self.limit, {}
+
+    def seen(self):
+        desired = np.float32([self.at[0], -1])
+        return {"achieved_goal": self.at, "desired_goal": desired, "observation": self.at[1:]}
+
+    def compute_reward(self, achieved, desired, infos):
+        return (achieved == desired).all(-1) - 1.0
+
+
+def strangers(samples) -> tuple[int, int]:
+    """How many goals are of another episode than their transition, and how many are of its own."""
+    theirs = samples.observations["desired_goal"][:, 0]
+    same = theirs == samples.next_observations["achieved_goal"][:, 0]
+    return int((~same).sum()), int(same.sum())
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.filterwarnings("ignore:.*is not wrapped with a ``Monitor`` wrapper")
+def test_a_second_learn_does_not_join_two_episodes(n_envs):
+    """It resets the environment by default, and no buffer is told."""
+    found = {}
+    for kind in (Theirs, HerReplayBuffer):
+        model = small_model("SAC", DummyVecEnv([Episodes] * n_envs), kind, learning_starts=10**6)
+        model.learn(10 * n_envs)  # three steps into the second episode
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.learn(30 * n_envs)
+        told = [str(each.message) for each in caught if "reset_num_timesteps" in str(each.message)]
+        assert len(told) == (kind is HerReplayBuffer)
+        found[kind], _ = strangers(model.replay_buffer.sample(3000))
+        lengths = set(np.unique(model.replay_buffer.ep_length)) - {0}
+        assert lengths == ({7, 3} if kind is HerReplayBuffer else {7, 10})
+    assert found[HerReplayBuffer] == 0 < found[Theirs]
+
+
+def test_what_follows_is_not_cut():
+    """The step after the end of an episode, a goal that changes on the way, and a continued one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model = small_model("SAC", make_vec_env(Episodes, 2), learning_starts=10**6)
+        model.learn(20)
+        model.learn(20, reset_num_timesteps=False)
+    assert set(np.unique(model.replay_buffer.ep_length)) == {0, 7}
+
+
+class OneGoal(Episodes):
+    """Its functions are for one goal, as gymnasium-robotics specifies `compute_terminated`."""
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return float(np.linalg.norm(achieved_goal - desired_goal) < 0.5) - 1
+
+    def compute_terminated(self, achieved_goal, desired_goal, info) -> bool:
+        return bool(np.linalg.norm(achieved_goal - desired_goal) < 0.5)
+
+
+@pytest.mark.parametrize("vector", [DummyVecEnv, SubprocVecEnv])
+def test_functions_for_one_goal(vector):
+    env = vector([OneGoal] * 2)
+    model = small_model("SAC", env, learning_starts=20)
+    model.learn(60)
+    samples = model.replay_buffer.sample(300)
+    env.close()
+    goals = samples.observations["desired_goal"], samples.next_observations["achieved_goal"]
+    reached = (goals[0] == goals[1]).all(1).float()
+    assert 0.1 < reached.mean() < 0.9
+    assert torch.equal(samples.rewards[:, 0], reached - 1) and torch.equal(
+        samples.dones[:, 0], reached
+    )
+
+
 NUMBERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
            "float16", "float32", "float64")  # fmt: skip
 SPACES = {
@@ -175,15 +339,93 @@ def test_samples_of_other_spaces_are_theirs(spaces):
 
     ours, theirs = pair(1, "future", world=Spaces, copy_info_dict=True)
     goal.seed(0)
+    after = {}
     for t in range(20):
-        obs, after = (
+        first, now = (
             {key: np.round(goal.sample())[None] for key in Spaces.observation_space}
             for _ in range(2)
         )
+        obs, after = (after if t % 5 else first), now
         step = obs, after, np.round(actions.sample())[None], np.zeros(1), np.array([t % 5 == 4])
         for buffer in (ours, theirs):
             buffer.add(*step, [{}])
     assert_same_samples(ours, theirs, 0)
+
+
+def arrays_of(buffer) -> int:
+    """Bytes of all arrays of a buffer of theirs."""
+    own = [
+        value for x in vars(buffer).values() for value in (x.values() if type(x) is dict else [x])
+    ]
+    return sum(x.nbytes for x in own if isinstance(x, np.ndarray))
+
+
+@pytest.mark.parametrize("number", ["uint8", "int8", "float16", "float32", "float64", "int64"])
+@pytest.mark.parametrize("shape", [(1,), (25,), (64, 64, 3)])
+def test_it_takes_no_more_memory_than_theirs(number, shape):
+    """Pictures of bytes stay bytes."""
+
+    class Seeing(Pictured):
+        observation_space = Dict(
+            {**Pictured.observation_space.spaces, "camera": Box(0, 100, shape, number)}
+        )
+
+    ours, theirs = pair(2, "future", 300, Seeing)
+    ring = ours.buffer.ring
+    taken = sum(x.nbytes for x in (ring.rows, ring.before, ring.left, ring.elapsed, ring.oldest))
+    assert 0.5 < taken / arrays_of(theirs) < 1.1
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_is_taken_as_it_fills_and_what_cannot_fit_is_refused():
+    spaces, before = (Pictured.observation_space, Pictured.action_space), resident()
+    buffer = HerReplayBuffer(5_000_000, *spaces, Pictured())
+    fill(buffer, 1, 30)
+    assert resident() - before < 20e6 < buffer.buffer.ring.rows.nbytes / 20
+    for size in (10**12, 10**15):
+        message = f"size: {size:,} is not allowed; transitions of .* GB of memory: at most .* fit$"
+        with pytest.raises(ValueError, match=message):
+            HerReplayBuffer(size, *spaces, Pictured())
+        with pytest.raises(ValueError, match=f"batch_{message}"):
+            buffer.sample(size)
+
+
+def test_numbers_keep_their_types():
+    """What float32 cannot hold: the environment's own goals are compared with the goals stored."""
+
+    class Wide(Pictured):
+        goal = Box(-1e18, 1e18, (2,), np.float64)
+        observation_space = Dict(
+            achieved_goal=goal,
+            desired_goal=goal,
+            observation=Box(0, 2**62, (3,), np.int64),
+            camera=Pictured.camera,
+        )
+
+        def compute_reward(self, achieved, desired, infos):
+            return (achieved == desired).all(-1) - 1.0
+
+    ours, theirs = pair(1, "final", world=Wide, n_sampled_goal=10**6)
+    for t in range(8):
+        obs, after = (
+            {
+                "achieved_goal": np.array([[1e15 + i + later, 1 / 3]]),
+                "desired_goal": np.array([[1e15, -1 / 3]]),
+                "observation": np.array([[2**61 + i + later, i + later, 0]]),
+                "camera": np.full((1, 2, 3), i + later, np.uint8),
+            }
+            for i, later in ((t, 0), (t, 1))
+        )
+        for buffer in (ours, theirs):
+            step = np.zeros((1, 2), np.float32), np.zeros(1), np.array([t == 7])
+            buffer.add(obs, after, *step, [{}])
+    assert_same_samples(ours, theirs, 0)
+    assert_same_arrays(ours, theirs)
+    rewards = ours.sample(1000).rewards
+    assert 0.05 < (rewards == 0).float().mean() < 0.2, "the last of eight steps achieves the goal"
 
 
 def test_normalised_samples_are_theirs():
@@ -197,10 +439,15 @@ def test_normalised_samples_are_theirs():
     assert_same_samples(ours, theirs, 0, env)
 
 
-def small_model(algorithm, env, **options):
+def small_model(algorithm, env, kind=HerReplayBuffer, learning_starts=20, **options):
     """A small model, whose environment it passes to the buffer by itself."""
-    replay = {"replay_buffer_class": HerReplayBuffer, "replay_buffer_kwargs": options}
-    keys = {"learning_starts": 20, "batch_size": 32, "train_freq": 10, "buffer_size": 500}
+    replay = {"replay_buffer_class": kind, "replay_buffer_kwargs": options}
+    keys = {
+        "learning_starts": learning_starts,
+        "batch_size": 32,
+        "train_freq": 10,
+        "buffer_size": 500,
+    }
     keys |= {"policy_kwargs": {"net_arch": [8]}, "seed": 0, "device": "cpu"}
     return getattr(stable_baselines3, algorithm)("MultiInputPolicy", env, **replay, **keys)
 
@@ -273,7 +520,8 @@ def test_a_model_saves_and_loads_its_buffer(tmp_path):
     assert torch.equal(batch.dones[1:, 0], (goals[1][1:, 0] > 0).float())
 
     before = parameters(other)
-    other.learn(40, reset_num_timesteps=False)
+    with pytest.warns(UserWarning, match="so the open episode was cut there"):
+        other.learn(40, reset_num_timesteps=False)  # a loaded model resets its environment
     assert not torch.equal(before, parameters(other))
     assert theirs is other.replay_buffer and theirs.buffer.ring.position == 50
 
@@ -299,7 +547,7 @@ def test_it_needs_no_stable_baselines3(monkeypatch):
         ({"optimize_memory_usage": True}, "optimize_memory_usage: True is not allowed"),
         (
             {"env": gymnasium.make_vec("PointReach-v0", 2)},
-            "env: AutoresetMode.NEXT_STEP is not all",
+            "NEXT_STEP is not allowed, because the step after .* a reset, whose reward of 0 would",
         ),
     ],
 )

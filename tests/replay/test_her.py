@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from contextlib import closing
 from unittest.mock import Mock
 
 import gymnasium
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Dict
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +110,7 @@ def test_each_environment_of_a_vector_keeps_its_own_info():
     env = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
 
     def compute_reward(achieved, desired, infos):
-        given.extend(infos)
+        given.extend([infos] if isinstance(infos, dict) else infos)  # one goal is tried, too
         return np.zeros(len(achieved))
 
     buffer = HindsightReplayBuffer(60, env, compute_reward=compute_reward, copy_infos=True)
@@ -122,6 +123,93 @@ def test_each_environment_of_a_vector_keeps_its_own_info():
     expected = [{"hit": 7, **more[0]}, more[1], {"hit": 9, **more[2]}]
     assert all(one in expected for one in given) and all(one in given for one in expected)
     env.close()
+
+
+class Line(gymnasium.Env):
+    observation_space = Dict({k: box(1) for k in ("achieved_goal", "desired_goal", "observation")})
+    action_space = box(1)
+
+    def __init__(self, in_place: bool = False) -> None:
+        self.at, self.in_place = np.zeros(1, np.float32), in_place
+
+    def reset(self, *, seed=None, options=None):
+        self.at = np.zeros(1, np.float32)
+        return self.seen(), {}
+
+    def step(self, action):
+        if self.in_place:
+            self.at += 1
+        elif action > 0:  # else it meets a wall, and its observation is the same object
+            self.at = self.at + 1
+        return self.seen(), -1.0, False, False, {}
+
+    def seen(self):
+        desired = np.ones(1, np.float32)
+        return {"achieved_goal": self.at, "desired_goal": desired, "observation": self.at}
+
+    def compute_reward(self, achieved, desired, infos):
+        return (achieved == desired).all(-1) - 1.0
+
+    def compute_terminated(self, achieved, desired, infos):
+        return np.zeros(len(achieved), bool)
+
+
+def play(buffer: HindsightReplayBuffer, env, actions) -> None:
+    obs, _ = env.reset()
+    for i, action in enumerate(actions):
+        next_obs, reward, terminated, _, info = env.step(action)
+        over = np.full_like(terminated, i == len(actions) - 1)
+        buffer.add(obs, action, reward, next_obs, terminated, over, info)
+        obs = next_obs
+
+
+def test_an_observation_that_its_step_overwrites_is_refused():
+    """Both would be equal in every transition.  A step that changes nothing is none."""
+    buffer = HindsightReplayBuffer(20, Line(), seed=0)
+    play(buffer, Line(), np.float32([[1], [0], [0], [1]]))
+    batch = buffer.sample(100)
+    moved = batch.next_obs["observation"] - batch.obs["observation"]
+    assert (moved == batch.actions).all() and set(moved[:, 0]) == {0, 1}
+    with pytest.raises(ValueError, match="obs: shares its memory with next_obs: the step has over"):
+        play(HindsightReplayBuffer(20, Line()), Line(in_place=True), np.float32([[1], [1]]))
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_vector_environments(kind):
+    """Their functions are found in other processes, too; shared memory is refused."""
+    mode = {"autoreset_mode": AutoresetMode.DISABLED}
+    with closing(kind([Line] * 2, **mode)) as env:
+        buffer = HindsightReplayBuffer(40, env, k=10**6, seed=0)
+        play(buffer, env, np.ones((5, 2, 1), np.float32))
+        batch = buffer.sample(200)
+        reached = (batch.obs["desired_goal"] == batch.next_obs["achieved_goal"])[:, 0]
+        np.testing.assert_array_equal(batch.rewards, reached - 1.0)
+        assert 0.2 < reached.mean() < 0.8 and not batch.terminated.any()
+        with pytest.raises(ValueError, match="compute_terminated: None is not allowed, because"):
+            HindsightReplayBuffer(40, kind([NoTerminations] * 2, **mode))
+    with (
+        closing(kind([Line], copy=False, **mode)) as env,
+        pytest.raises(ValueError, match="copy=False is not allowed, because the step has overw"),
+    ):
+        HindsightReplayBuffer(40, env)
+
+
+def test_a_function_that_changes_its_arguments_changes_no_sample():
+    class Changing(Line):
+        def compute_reward(self, achieved, desired, infos):
+            achieved -= desired
+            infos[0]["seen"] = True
+            return -np.abs(achieved[:, 0])
+
+    for keys in ({}, {"copy_infos": True}):
+        buffer = HindsightReplayBuffer(40, Changing(), k=10**6, seed=0, **keys)
+        play(buffer, Line(), np.ones((5, 1), np.float32))
+        for _ in range(2):
+            batch = buffer.sample(50)
+            gap = batch.next_obs["achieved_goal"] - batch.obs["desired_goal"]
+            np.testing.assert_array_equal(batch.rewards, -np.abs(gap[:, 0]))
+            assert set(batch.next_obs["achieved_goal"][:, 0]) == set(range(1, 6))
+        assert buffer.infos is None or not any(buffer.infos[0, :5])
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -137,6 +225,12 @@ def changed(**spaces):
 
 class Bare:
     observation_space, action_space = Numbered().observation_space, box(2)
+
+
+class NoTerminations(Line):
+    """Has no method of that name."""
+
+    compute_terminated = property(lambda self: getattr(self, "none"))  # noqa: B009
 
 
 @pytest.mark.parametrize(
@@ -320,6 +414,11 @@ def test_a_saved_or_copied_buffer_continues_as_the_original(tmp_path, way, prior
         {"rows": torch.zeros(1, 2, 14, ROW.width)},  # a step too few
         {"before": torch.zeros(1, 1, 1, dtype=torch.int32)},  # would be broadcast
         {"more": torch.zeros(3)},
+        {"oldest": torch.full((1, 2), -5)},  # would sample memory that was never written
+        {"oldest": torch.full((1, 2), 26)},
+        {"elapsed": torch.full((1, 2), -1)},
+        {"position": 200},
+        {"left": torch.zeros(1, 2, 15, dtype=torch.int32)},  # dropping it would never end
     ],
 )
 def test_a_damaged_file_leaves_the_buffer_as_it_was(tmp_path, arrays):

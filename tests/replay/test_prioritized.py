@@ -160,6 +160,16 @@ def test_priorities_follow_their_transitions(lengths, alpha, beta, eps, seed):
         largest = max(largest, new.max())
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_errors_whose_sum_is_infinite():
+    buffer = PrioritizedReplayBuffer(1, 1, 16, ROW, Relabelling(k=4), alpha=1.0, eps=1e308)
+    add_steps(buffer, 0, 7)
+    buffer.update_priorities(np.arange(5)[None], np.full((1, 5), 1.7e308))
+    index, weights = buffer.draw((np.arange(40)[None] + 0.5) / 40, 0.4)
+    assert set(index[0]) == set(range(5)), "equal, and far above the other two"
+    assert torch.equal(weights, torch.ones(1, 40))
+
+
 @pytest.mark.parametrize(
     ("share", "beta"), [(-1, 0.4), (0, 0.4), (0.25, 0.55), (0.5, 0.7), (1, 1.0), (7, 1.0)]
 )

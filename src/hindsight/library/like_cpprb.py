@@ -18,15 +18,16 @@ import torch
 from hindsight.relabel import goals
 from hindsight.replay.buffer import Index, Relabelling, RowLayout, check_choice, count_of
 from hindsight.replay.fields import (
+    FLOAT,
     Array,
     Field,
     FieldBuffer,
     Rows,
-    check_finite,
     check_function,
     laid_out,
     per_goal,
     truth,
+    width_of,
 )
 from hindsight.specs.base import Fidelity
 from hindsight.specs.replay import GoalStrategy
@@ -171,17 +172,19 @@ class HindsightReplayBuffer(FieldBuffer):
                 f"goal_shape: {goal} is not allowed without a goal_func; it must be that of a "
                 f"state, {shapes[state]}"
             )
+        of_goals = FLOAT if self._goal is not None else arrays[next_state][1]
         fields = laid_out(
             [
-                *((name, shape, dtype) for name, (shape, dtype) in arrays.items()),
-                ("goal", goal, arrays[state][1]),
-                ("achieved goal", goal if self._goal is not None else (0,), np.float32),
-                *((name, (1,), np.float32) for name in ("rew", "ended", "failed")),
+                # The ring reads `done`, as a float.
+                *((n, *how, FLOAT if n == done else how[1]) for n, how in arrays.items()),
+                ("goal", goal, arrays[state][1], of_goals),
+                ("achieved goal", goal if self._goal is not None else (0,), FLOAT, FLOAT),
+                *((name, (1,), FLOAT, FLOAT) for name in ("rew", "ended", "failed")),
             ]
         )
         columns = {name: field.columns for name, field in fields.items()}
         row = RowLayout(
-            width=columns["failed"].stop,
+            width=width_of(fields),
             obs=columns[state],
             next_obs=columns[next_state],
             desired=(columns["goal"],),
@@ -251,7 +254,7 @@ class HindsightReplayBuffer(FieldBuffer):
         if self._goal is not None:
             achieved = self._goal(self.fields[self._next_state].read(rows))
             self.fields["achieved goal"].write(rows, achieved)
-        check_finite(rows, self.fields)
+        self._check_finite(rows)
         reward, success = self._outcome(rows, slots)
         rows[:, row.reward] = reward
         rows[:, row.failed] = (rows[:, row.terminated] > 0) & ~success

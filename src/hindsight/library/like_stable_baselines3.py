@@ -3,26 +3,35 @@
 Stable-Baselines3's algorithms accept it: `replay_buffer_class=HerReplayBuffer`.  With NumPy's
 generator in the same state, it draws exactly the samples that theirs draws, in the same order.
 
-Differences: if the environment has a `compute_terminated`, terminations are recomputed for the new
-goal, unless `fidelity="released"`; and `save` does not write a pickle.  For priorities and the
-strategy `random` use `replay.her.HindsightReplayBuffer`.
+docs/replay.md lists the differences, such as recomputed terminations and `save` without a pickle.
+For priorities use `replay.her.HindsightReplayBuffer`.
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from gymnasium.spaces import Discrete, Space
 
 from hindsight.replay.buffer import check_choice, count_of
-from hindsight.replay.fields import Array, Rows, truth
+from hindsight.replay.fields import Array, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import Fidelity
-from hindsight.specs.replay import EpisodeStrategy
+from hindsight.specs.errors import guess
+from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
+
+#: Arguments of earlier versions of Stable-Baselines3, and what they mean today.
+FORMER = {
+    "online_sampling": "new goals are always drawn when a batch is sampled",
+    "max_episode_length": "an episode may have as many steps as the buffer has room for",
+    "env_info": "copy_info_dict=True keeps every step's info for compute_reward",
+    "wrapped_env": "`env` is the environment whose compute_reward is used, through its wrappers",
+}
 
 
 class ReplaySamples(NamedTuple):
@@ -62,6 +71,7 @@ class HerReplayBuffer:
         fidelity: Fidelity | None = None,
         compute_terminated: OfGoals | None = None,
         seed: int | None = None,
+        **former: Any,
     ) -> None:
         """Create an empty buffer.
 
@@ -76,33 +86,42 @@ class HerReplayBuffer:
             optimize_memory_usage: must be False.
             handle_timeout_termination: False treats a time limit as a termination.
             n_sampled_goal: additional goals per transition.
-            goal_selection_strategy: "future", "final", "episode", or one of Stable-Baselines3's
-                constants.
+            goal_selection_strategy: "future", "final", "episode", "random" (any step in the
+                buffer), or one of Stable-Baselines3's constants.
             copy_info_dict: keep the infos and pass them to `compute_reward`.
             fidelity: "described" recomputes terminations, "released" keeps them.  None: "described"
                 if there is a `compute_terminated`.
             compute_terminated: see `replay.her.HindsightReplayBuffer`.
             seed: seed of the buffer's own random generator.  None: it draws from NumPy's global
                 generator, as Stable-Baselines3's does, which an algorithm's `seed` sets.
+            **former: arguments that Stable-Baselines3's class had (`FORMER`); they have no effect
+                here, and a warning says what holds instead.
 
         Raises:
             ValueError: an argument is invalid.
         """
+        for name in former:
+            if name not in FORMER:
+                raise TypeError(f"{name} is no argument of HerReplayBuffer{guess(name, FORMER)}")
+            warnings.warn(f"{name} has no effect: {FORMER[name]}", stacklevel=2)
         if optimize_memory_usage:
             raise ValueError(
                 f"optimize_memory_usage: {optimize_memory_usage!r} is not allowed; this buffer "
                 "always stores both observations"
             )
         strategy: Any = getattr(goal_selection_strategy, "name", goal_selection_strategy).lower()
-        check_choice("goal_selection_strategy", strategy, get_args(EpisodeStrategy))
+        check_choice("goal_selection_strategy", strategy, GOAL_STRATEGIES)
         self.n_envs = n_envs = count_of("n_envs", n_envs)
         self.n_sampled_goal = n_sampled_goal = count_of("n_sampled_goal", n_sampled_goal, 0)
-        self.goal_selection_strategy: EpisodeStrategy = strategy
+        self.goal_selection_strategy: GoalStrategy = strategy
         self.handle_timeout_termination = handle_timeout_termination
         if device == "auto":  # as in Stable-Baselines3: a GPU if there is one
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = None if device is None else torch.device(device)
-        self._seed = seed
+        self._seed, self.optimize_memory_usage = seed, optimize_memory_usage
+        self.env, self.observation_space, self.action_space = env, observation_space, action_space
+        #: The share of a batch that is relabelled.
+        self.her_ratio = 1 - 1 / (n_sampled_goal + 1)
         # The buffer sees the functions of `env`, but the spaces that are passed here.
         seen = SimpleNamespace(
             single_observation_space=observation_space,
@@ -122,17 +141,26 @@ class HerReplayBuffer:
             copy_infos=copy_info_dict,
             seed=seed,
         )
+        # A second `learn` resets the environment without telling the buffer.
+        self.buffer.cuts_jumps = True
         parts = self.buffer.parts.items()
         self._discrete = [key for key, space in parts if isinstance(space, Discrete)]
+        #: Shapes of the parts of an observation, and numbers in an action.
+        self.obs_shape = {key: space.shape or (1,) for key, space in parts}
+        self.action_dim = prod(self.buffer.action_space.shape)
         self.copy_info_dict = copy_info_dict
         #: Rows of the arrays in Stable-Baselines3's layout.
         self.buffer_size = self.buffer.ring.n_slots
         #: What can be sampled, in Stable-Baselines3's order, and the state of the ring it is of.
         self._order: tuple[bytes, Array] = (b"", np.zeros(0, int))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"env": None}
+
     def set_env(self, env: Any) -> None:
         """Set the environment, which a pickled buffer lacks; raises ValueError if it is unfit."""
         self.buffer.set_env(env)
+        self.env = env
 
     @property
     def pos(self) -> int:
@@ -170,12 +198,17 @@ class HerReplayBuffer:
         info: Any = infos if self.copy_info_dict else {}
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
 
+    def extend(self, *args: Any) -> None:
+        """Add several steps, as arguments of `add` with a leading axis [step]."""
+        for step in zip(*args, strict=True):
+            self.add(*step)
+
     def sample(self, batch_size: int, env: Any = None) -> ReplaySamples:
-        """Sample a batch, partly relabelled; raises ValueError if no episode is finished yet.
+        """Sample a batch, partly relabelled; raises RuntimeError if no episode is finished yet.
 
         env: a `VecNormalize` that normalises observations and rewards.  None: no normalisation.
         """
-        batch_size = count_of("batch_size", batch_size)
+        batch_size = self.buffer.batch_of(batch_size, 0)
         batch = self._drawn(batch_size)
         obs, next_obs, rewards = self._out(batch.obs), self._out(batch.next_obs), batch.rewards
         if env is not None:
@@ -183,7 +216,7 @@ class HerReplayBuffer:
             rewards = env.normalize_reward(rewards).astype(np.float32)
         return ReplaySamples(
             {key: self._to(value) for key, value in obs.items()},
-            self._to(_single(batch.actions.reshape(batch_size, -1))),
+            self._to(_single(batch.actions.reshape(batch_size, self.action_dim))),
             {key: self._to(value) for key, value in next_obs.items()},
             self._to(batch.terminated.astype(np.float32)[:, None]),
             self._to(rewards[:, None]),
@@ -199,11 +232,12 @@ class HerReplayBuffer:
             draw = np.random.RandomState(self.buffer.rng.bit_generator)
         stored = self._stored()
         index = stored[draw.randint(0, len(stored), batch_size)]  # same as `choice`, but faster
-        share = 1 - 1 / (self.n_sampled_goal + 1)
-        relabelled, others = np.split(index, [int(share * batch_size)])
+        relabelled, others = np.split(index, [int(self.her_ratio * batch_size)])
         uniform = np.zeros((batch_size, 2))
         uniform[: len(others), 0] = 1.0  # never relabelled
-        if self.goal_selection_strategy != "final":
+        if self.goal_selection_strategy == "random":
+            uniform[len(others) :, 1] = draw.random_sample(len(relabelled))
+        elif self.goal_selection_strategy != "final":
             ring = self.buffer.ring
             count = ring.left.take(relabelled)
             if self.goal_selection_strategy == "episode":
@@ -265,6 +299,21 @@ class HerReplayBuffer:
         return np.where(self._finished(), (ring.before + ring.left)[0].T, 0)
 
     @property
+    def ep_start(self) -> Array:
+        """Row in which the episode of a step began, 0 where nothing is stored, [row, env]."""
+        ring, row = self.buffer.ring, np.arange(self.buffer_size)[:, None]
+        return np.where(row < len(ring), (row - ring.before[0].T) % self.buffer_size, 0)
+
+    @property
+    def infos(self) -> Array:
+        """The steps' infos, empty without `copy_info_dict`, [row, env]."""
+        found = np.empty((self.buffer_size, self.n_envs), object)
+        for row, env in np.ndindex(found.shape):
+            kept = None if self.buffer.infos is None else self.buffer.infos[env, row]
+            found[row, env] = kept or {}
+        return found
+
+    @property
     def _current_ep_start(self) -> Array:
         """Rows in which the open episodes began, [env]."""
         return (self.buffer.ring.position - self.buffer.ring.elapsed[0]) % self.buffer_size
@@ -272,12 +321,11 @@ class HerReplayBuffer:
     def _array(self, name: str) -> Array:
         """A field as stored, [row, env, ...]; 0 in rows that have not been filled."""
         ring, field = self.buffer.ring, self.buffer.fields[name]
-        rows: Rows = ring.rows[0, :, : len(ring)].transpose(0, 1).numpy()
-        values = field.read(rows.reshape(-1, rows.shape[-1]))
+        values = field.read(ring.rows[0, :, : len(ring)].numpy()).swapaxes(0, 1)
         if name.removeprefix("next ") in self._discrete:
-            values = values[:, None]
-        array = np.zeros((self.buffer_size, self.n_envs, *values.shape[1:]), values.dtype)
-        array[: len(ring)] = values.reshape(len(ring), self.n_envs, *values.shape[1:])
+            values = values[..., None]
+        array = np.zeros((self.buffer_size, *values.shape[1:]), values.dtype)
+        array[: len(ring)] = values
         return array
 
     def truncate_last_trajectory(self) -> None:
@@ -317,6 +365,17 @@ class HerReplayBuffer:
     def _out(self, obs: dict[str, Array]) -> dict[str, Array]:
         """Reshape observations of discrete spaces to [sample, 1], as in Stable-Baselines3."""
         return {key: o[:, None] if key in self._discrete else o for key, o in obs.items()}
+
+    @staticmethod
+    def swap_and_flatten(arr: Array) -> Array:
+        """Reshape an array [step, env, ...] to [env * step, ...], one environment after another."""
+        arr = arr[..., None] if arr.ndim < 3 else arr
+        return arr.swapaxes(0, 1).reshape(-1, *arr.shape[2:])
+
+    def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
+        """Convert an array to a tensor on the buffer's device; `copy` is for a CPU."""
+        made: torch.Tensor = (torch.tensor if copy else torch.as_tensor)(array, device=self.device)
+        return made
 
     def _to(self, array: Array) -> Any:
         return array if self.device is None else torch.as_tensor(array, device=self.device)

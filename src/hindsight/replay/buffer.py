@@ -4,17 +4,19 @@ Andrychowicz et al. (2017), Algorithm 1, store every transition k more times wit
 buffer stores each transition once and relabels a sampled one with probability k / (k + 1).  Batches
 have the same distribution, and a transition gets a new goal every time it is sampled.
 
-A transition is one row of float32 on the device (`RowLayout`), so a batch is a single gather.  The
-host keeps, as integers, where each transition is and how many steps of its episode precede and
-follow it.  Finding the goal of a later step is therefore integer arithmetic plus one more gather,
-however many transitions are stored.  The arithmetic stays on the host because a GPU would need
-twenty kernel launches for it; the host waits for the GPU once per step, to learn which episodes
-have ended.
+A transition is one row of float32 on the device (`RowLayout`), so a batch is a single gather. In a
+row, numbers of another type, such as the bytes of a picture, stand as they are, four bytes to a
+column: the ring only copies them (`fields.Field` reads them). The host keeps, as integers, where
+each transition is and how many steps of its episode precede and follow it. Finding the goal of a
+later step is therefore integer arithmetic plus one more gather, however many transitions are
+stored. The arithmetic stays on the host because a GPU would need twenty kernel launches for it; the
+host waits for the GPU once per step, to learn which episodes have ended.
 
 The caller passes the random numbers, uniform in [0, 1): a run samples the same batches whether it
 trains alone or with others.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +37,11 @@ from hindsight.streams import Purpose, stream
 
 Numbers = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+
+class NothingToSampleError(ValueError, RuntimeError):
+    """No episode is finished; a RuntimeError, too, as in Stable-Baselines3."""
+
 
 #: The parts of a step whose shapes `ReplayBuffer.add` checks.
 STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success")
@@ -63,6 +70,17 @@ def count_of(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
+def check_memory(name: str, n: int, each: int) -> None:
+    """Raise SpecError if `n` transitions of `each` bytes are more than this machine's memory."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if n * each > there:
+        raise SpecError(
+            f"{name}: {n:,} is not allowed; transitions of {each:,} bytes would take "
+            f"{n * each / 1e9:,.1f} GB, but this machine has {there / 1e9:,.1f} GB of memory: "
+            f"at most {there // each:,} fit"
+        )
+
+
 @dataclass(frozen=True)
 class RowLayout:
     """The columns of a transition's row."""
@@ -80,21 +98,15 @@ class RowLayout:
 
     @classmethod
     def of(
-        cls,
-        observation_size: int,
-        goal_size: int,
-        action_size: int,
-        n_extra: int = 0,
-        has_rest: bool = False,
+        cls, observation_size: int, goal_size: int, action_size: int, has_rest: bool = False
     ) -> "RowLayout":
         """Lay out observation, next observation, action, reward and how the step ended.
 
-        `observation_size` counts achieved goal, desired goal and observation, in this order.  The
-        last `n_extra` columns hold further numbers of the transition.
+        `observation_size` counts achieved goal, desired goal and observation, in this order.
         """
         o, g, reward = observation_size, goal_size, 2 * observation_size + action_size
         return cls(
-            width=reward + 3 + has_rest + n_extra,
+            width=reward + 3 + has_rest,
             obs=slice(0, o),
             next_obs=slice(o, 2 * o),
             desired=(slice(g, 2 * g), slice(o + g, o + 2 * g)),
@@ -155,6 +167,8 @@ class ReplayBuffer:
     rows [run, env, slot, width]: the transitions.
     before, left [run, env, slot]: steps of the episode before this one, and to its end, with it.
     oldest [run, env]: number of the first step that is still stored.
+
+    All are contiguous, and the system provides their memory as they fill.
     """
 
     def __init__(
@@ -172,7 +186,8 @@ class ReplayBuffer:
         """Allocate `size` transitions per run, `size // n_envs` for each environment.
 
         By default `longest` is half of an environment's slots: until a longer episode finishes,
-        there might be nothing to sample.  ValueError if an environment has fewer than two slots.
+        there might be nothing to sample.  ValueError if an environment has fewer than two slots,
+        or the transitions of all runs would not fit into this machine's memory.
         """
         n_envs, size = count_of("n_envs", n_envs), count_of("size", size)
         self.n_slots = size // n_envs
@@ -181,6 +196,8 @@ class ReplayBuffer:
                 f"size: {size!r} is not allowed; it must be at least {2 * n_envs}, two transitions "
                 "for each environment"
             )
+        # Besides its row, a transition has `before` and `left`.
+        check_memory("size", size, n_runs * (4 * row.width + 8))
         self.longest = self.n_slots // 2 if longest is None else longest
         self.n_envs, self.row, self.relabelling = n_envs, row, relabelling
         self.discrete_actions, self.device = discrete_actions, torch.device(device)
@@ -286,9 +303,9 @@ class ReplayBuffer:
         if over.any():
             self._finish(over)
 
-    def end_episodes(self) -> None:
-        """End the open episodes as if a time limit had cut them."""
-        self._finish(self.elapsed > 0)
+    def end_episodes(self, which: NDArray[np.bool_] | None = None) -> None:
+        """End the open episodes, or those `which` [run, env], as if a time limit had cut them."""
+        self._finish(self.elapsed > 0 if which is None else which)
 
     def finished(self) -> Index:
         """Number of transitions that can be sampled, [run, env]."""
@@ -299,7 +316,7 @@ class ReplayBuffer:
         total: Index = self.finished().sum(1)
         if not total.all():
             which = f" of run {total.argmin()}" if len(total) > 1 else ""
-            raise ValueError(
+            raise NothingToSampleError(
                 f"there is nothing to sample: no episode{which} is finished; begin to sample "
                 "(learning_starts) after more steps than an episode has"
             )
@@ -434,12 +451,17 @@ class ReplayBuffer:
         return saved | {"rows": rows, "position": self.position}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a `state_dict` of a buffer with the same sizes."""
+        """Restore a `state_dict` of a buffer with the same sizes; ValueError if it is impossible."""
         self.position = saved["position"]
         self.rows[:, :, : len(self)] = saved["rows"]
         self.before[:, :, : len(self)] = saved["before"]
         self.left[:, :, : len(self)] = saved["left"]
         self.elapsed[:], self.oldest[:] = saved["elapsed"], saved["oldest"]
+        there = max(self.position - self.n_slots, 0) <= self.oldest
+        if not (there & (self.elapsed >= 0) & (self.finished() >= 0)).all():
+            raise ValueError("it has steps that were never stored")
+        if (self.left.take(self.stored()) < 1).any() or (self.before.take(self.stored()) < 0).any():
+            raise ValueError("a step lies outside its episode")
 
     def _on_device(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)

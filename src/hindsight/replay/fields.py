@@ -3,8 +3,10 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import groupby
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +17,45 @@ from torch import Tensor
 
 from hindsight.io.checkpoints import load, save, shapes
 from hindsight.io.files import FileError, reason
-from hindsight.replay.buffer import Index, Numbers, Relabelling, ReplayBuffer, RowLayout, count_of
+from hindsight.replay.buffer import (
+    Index,
+    Numbers,
+    Relabelling,
+    ReplayBuffer,
+    RowLayout,
+    check_memory,
+    count_of,
+)
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
 
 Array = NDArray[Any]
 Rows = NDArray[np.float32]
 
 #: Number of the format of the files that `FieldBuffer.save` writes.
-FORMAT = 4
+FORMAT = 5
+FLOAT = np.dtype(np.float32)
+#: Bytes of a column of a row.
+COLUMN = FLOAT.itemsize
 
 
 @dataclass(frozen=True)
 class Field:
-    """One array of a transition: its public name, its columns in a row, its shape and type.
+    """One array of a transition: its public name, its columns in a row, its shape and types.
 
-    The buffer stores every number as float32; `read` returns the field's own type.
+    Its numbers stand in their columns as the bytes of the type `stored`, so a picture takes a byte
+    a number. `read` returns the type `dtype`.
     """
 
     name: str
     columns: slice
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    stored: np.dtype[Any]
+
+    def of(self, rows: Rows) -> Array:
+        """View of the field's numbers [..., size] in rows [..., width]."""
+        part = rows[..., self.columns]
+        return part if self.stored == FLOAT else part.view(self.stored)[..., : prod(self.shape)]
 
     def write(self, rows: Rows, values: Any) -> None:
         """Write `values` [..., *shape] into rows [..., width]; ValueError if they do not fit."""
@@ -46,45 +66,69 @@ class Field:
                 f"{self.name}: {_described(array)} is not allowed; "
                 f"it must be numbers of shape {before + self.shape}"
             )
-        part = array.reshape(*before, -1)
-        rows[..., self.columns] = part
-        if array.dtype.kind in "iu" and (changed := rows[..., self.columns] != part).any():
+        part, kept = array.reshape(*before, -1), rows[..., self.columns]
+        if self.stored != FLOAT:
+            kept = self.of(rows)
+        kept[...] = part
+        integers = array.dtype.kind in "iu" or self.stored.kind in "iub"
+        if integers and array.dtype != self.stored and (changed := kept != part).any():
             raise ValueError(
-                f"{self.name}: {part[changed][0]} is not allowed; float32 cannot hold it exactly"
+                f"{self.name}: {part[changed][0]} is not allowed; "
+                f"{self.stored} cannot hold it exactly"
             )
 
     def read(self, rows: Rows) -> Array:
-        """Read [n, *shape] from rows [n, width]; a view if possible."""
-        part = rows[:, self.columns].reshape(len(rows), *self.shape)
+        """Read [..., *shape] from rows [..., width]; a view if possible."""
+        part = self.of(rows).reshape(*rows.shape[:-1], *self.shape)
         return part.astype(self.dtype, copy=False)
 
 
-def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any]]) -> dict[str, Field]:
-    """Fields of these names, shapes and types side by side; ValueError if a name is repeated."""
+def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any, Any]]) -> dict[str, Field]:
+    """Fields of these names, shapes, types and stored types; ValueError if a name is repeated.
+
+    Those of one stored type stand side by side: first float32, then from the largest numbers to
+    the smallest. A field begins at a column, or at an even one if its numbers have 8 bytes.
+    """
     fields: dict[str, Field] = {}
-    first = 0
-    for name, shape, dtype in parts:
+    for name, shape, dtype, stored in parts:
         if name in fields:
             raise ValueError(f"{name!r} is not allowed: another part of a transition has that name")
-        columns = slice(first, first + int(np.prod(shape)))
-        fields[name] = Field(name, columns, shape, np.dtype(dtype))
-        first = columns.stop
+        fields[name] = Field(name, slice(0), shape, np.dtype(dtype), np.dtype(stored))
+
+    def place(name: str) -> tuple[bool, int, str]:
+        kind = fields[name].stored
+        return kind != FLOAT, -kind.itemsize, kind.char
+
+    end = 0
+    for name in sorted(fields, key=place):
+        field = fields[name]
+        size = field.stored.itemsize
+        first = end + end % max(size // COLUMN, 1)
+        end = first + -(-prod(field.shape) * size // COLUMN)
+        fields[name] = replace(field, columns=slice(first, end))
     return fields
+
+
+def width_of(fields: Mapping[str, Field]) -> int:
+    """Columns of a row; an even number if any number has 8 bytes, so that all rows are aligned."""
+    width = max(field.columns.stop for field in fields.values())
+    return width + width % (max(field.stored.itemsize for field in fields.values()) // COLUMN or 1)
 
 
 def _described(array: Array) -> str:
     return f"an array of shape {array.shape} and type {array.dtype}"
 
 
-def check_finite(rows: Rows, fields: Mapping[str, Field]) -> None:
-    """Raise ValueError, naming the field, if rows [..., width] hold NaN or infinity."""
-    if np.isfinite(rows).all():
-        return
-    for field in fields.values():
-        values = rows[..., field.columns]
-        bad = values[~np.isfinite(values)]
-        if bad.size:
-            raise ValueError(f"{field.name}: {bad[0]} is not allowed; every number must be finite")
+def blocks_of(fields: Mapping[str, Field]) -> list[Field]:
+    """The columns of each floating type, as a field, to check all of its numbers at once."""
+    floats = [field for field in fields.values() if field.stored.kind == "f"]
+    blocks = []
+    for stored, same in groupby(sorted(floats, key=lambda f: f.columns.start), lambda f: f.stored):
+        parts = [field.columns for field in same]
+        columns = slice(parts[0].start, parts[-1].stop)
+        size = (columns.stop - columns.start) * COLUMN // stored.itemsize
+        blocks.append(Field(stored.name, columns, (size,), stored, stored))
+    return blocks
 
 
 def truth(name: str, values: Any, shape: tuple[int, ...]) -> Array:
@@ -148,6 +192,7 @@ class FieldBuffer(ABC):
         seed: int | None,
     ) -> None:
         self.fields, self.row = dict(fields), row
+        self._floats = blocks_of(fields)
         self.rng = np.random.default_rng(None if seed is None else count_of("seed", seed, 0))
         kind: Any = ReplayBuffer
         if prioritized:
@@ -163,8 +208,22 @@ class FieldBuffer(ABC):
         rows = np.zeros((*shape, self.row.width), np.float32)
         for name, value in values.items():
             self.fields[name].write(rows, value)
-        check_finite(rows, self.fields)
+        self._check_finite(rows)
         return rows
+
+    def _check_finite(self, rows: Rows) -> None:
+        """Raise ValueError, naming the field, if rows [..., width] hold NaN or infinity."""
+        for block in self._floats:
+            if not np.isfinite(block.of(rows)).all():
+                break
+        else:
+            return
+        for field in self.fields.values():
+            values = field.of(rows)
+            if field.stored.kind == "f" and (bad := values[~np.isfinite(values)]).size:
+                raise ValueError(
+                    f"{field.name}: {bad[0]} is not allowed; every number must be finite"
+                )
 
     @abstractmethod
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
@@ -173,9 +232,15 @@ class FieldBuffer(ABC):
         A success terminates the episode by achieving the goal.  `index` [n]: their transitions.
         """
 
+    def batch_of(self, batch_size: Any, least: int = 1) -> int:
+        """The size of a batch; ValueError if it is no count, or the batch would not fit."""
+        size = count_of("batch_size", batch_size, least)
+        check_memory("batch_size", size, COLUMN * self.row.width + 24)
+        return size
+
     def _drawn(self, batch_size: int, beta: float) -> tuple[Rows, Array | None, Index]:
         """Sample rows [sample, width], weights [sample] (None unless prioritised) and indices."""
-        uniform = self.rng.random((1, count_of("batch_size", batch_size), 3))
+        uniform = self.rng.random((1, self.batch_of(batch_size), 3))
         index, weights = self.ring.draw(uniform[..., 0], beta)
         weight = None if weights is None else weights[0].numpy()
         return self._read(index[0], uniform[0, :, 1:]), weight, index[0]
@@ -247,7 +312,9 @@ class FieldBuffer(ABC):
     def _settings(self) -> dict[str, Any]:
         """Settings that a file and the buffer that loads it must share."""
         ring = self.ring
-        fields = {f.name: [f.columns.start, f.columns.stop] for f in self.fields.values()}
+        fields = {
+            f.name: [f.columns.start, f.columns.stop, f.stored.str] for f in self.fields.values()
+        }
         return {
             "format": FORMAT,
             "size": ring.n_envs * ring.n_slots,

@@ -6,6 +6,7 @@ of those libraries.
 
 import copy
 import pickle
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,9 +15,11 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
 
 from hindsight.replay.buffer import Index, Numbers, Relabelling, RowLayout, check_choice
 from hindsight.replay.fields import (
+    FLOAT,
     Array,
     Field,
     FieldBuffer,
@@ -25,11 +28,23 @@ from hindsight.replay.fields import (
     laid_out,
     per_goal,
     truth,
+    width_of,
 )
 from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import GoalStrategy
 from hindsight.specs.spaces import KINDS, policy_inputs
 
+#: What happens to an observation that shares its memory with the next one.
+OVERWRITTEN = (
+    "the step has overwritten the observation before it, so both would be equal; make a vector "
+    "environment with copy=True, or pass a copy of each observation"
+)
+#: A warning about a reset that the buffer was not told of.
+JUMPED = (
+    "the observation is not the one that the last step led to, so the open episode was cut there, "
+    "as by a time limit; learn() resets the environment unless reset_num_timesteps=False"
+)
+NONE = np.zeros(1, bool)
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
 OfGoals = Callable[[Array, Array, Any], Any]
 
@@ -55,11 +70,43 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
         if not env.has_attr(name):
             return None
         return lambda *arguments: env.env_method(name, *arguments, indices=[0])[0]
-    if hasattr(env, "num_envs") and hasattr(bare := getattr(env, "unwrapped", env), "envs"):
+    bare = getattr(env, "unwrapped", env)
+    if hasattr(env, "num_envs") and hasattr(bare, "envs"):
         env = bare.envs[0]
+    elif hasattr(env, "num_envs") and hasattr(bare, "call"):  # its environments are processes
+        if not all(bare.call("has_wrapper_attr", name)):
+            return None
+        return lambda *arguments: bare.call(name, *arguments)[0]
     if hasattr(env, "has_wrapper_attr"):
         return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     return getattr(env, name, None)
+
+
+def takes_one(function: Callable[..., Any], goals: tuple[Array, Array, Sequence[Any]]) -> bool:
+    """Whether a function is for one goal, not for many: it fails for three, or answers otherwise.
+
+    goals: achieved and desired goals [n, ...] and infos [n], n > 0.
+    """
+    some = [0, len(goals[0]) // 2, -1]
+    achieved, desired, infos = (np.asarray(part)[some] for part in goals)
+    desired[-1] = achieved[-1]
+    try:
+        singly = zip(achieved.copy(), desired.copy(), infos, strict=True)
+        each = [_of_one_goal(function, *one) for one in singly]
+    except Exception:
+        return False  # if it fails for many, too, that is reported
+    try:
+        together = np.asarray(function(achieved, desired, list(infos)))
+        return together.size != len(each) or not np.allclose(together.ravel(), each, equal_nan=True)
+    except Exception:
+        return True
+
+
+def _of_one_goal(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns for one goal, a number."""
+    *goals, info = arguments
+    # A discrete goal is a Python number, as in the environment.
+    return np.asarray(function(*(x if np.ndim(x) else x.item() for x in goals), info)).item()
 
 
 class HindsightReplayBuffer(FieldBuffer):
@@ -71,8 +118,8 @@ class HindsightReplayBuffer(FieldBuffer):
 
     Only finished episodes are sampled.  A sampled transition is relabelled with probability
     k / (k + 1); see `buffer.Relabelling` for its new goal, reward and termination.  Numbers are
-    stored as float32 and returned in the types of the environment's spaces.  An episode with more
-    steps than the buffer has room for, in each of its environments, is stored in pieces.
+    stored and returned in the types of the environment's spaces.  An episode with more steps than
+    the buffer has room for, in each of its environments, is stored in pieces.
     """
 
     def __init__(
@@ -105,7 +152,8 @@ class HindsightReplayBuffer(FieldBuffer):
             fidelity: "described" recomputes the termination of relabelled transitions, "released"
                 keeps the stored one.  None: "described" if there is a `compute_terminated`.
             compute_reward: function of (achieved goals [n, ...], desired goals [n, ...], n infos)
-                that returns rewards [n].  None: the environment's method of that name.
+                that returns rewards [n].  None: the environment's method of that name.  A function
+                for one goal and its info is noticed, and called for one goal at a time.
             compute_terminated: function of the same arguments that returns whether these goals
                 terminate an episode [n], as in gymnasium-robotics.  None: the environment's method
                 of that name.  If success never terminates, it returns False for every goal.
@@ -161,12 +209,19 @@ class HindsightReplayBuffer(FieldBuffer):
             seed=seed,
         )
         self.ring.longest = self.ring.n_slots
+        #: Parts of an observation by which a step follows the last one: a user may change goals.
+        self._state = [key for key in self.parts if key != "desired_goal"]
+        names = (self._state, [f"next {key}" for key in self._state])
+        #: Their columns, and those of the next observation.
+        self._now, self._after = (np.r_[tuple(self.fields[x].columns for x in n)] for n in names)
+        #: Whether an open episode ends where an observation does not follow the last one.
+        self.cuts_jumps = False
         #: Leading axes of a step's arrays: none, or [env].
         self._before = (n_envs,) if hasattr(env, "num_envs") else ()
         #: The infos of stored steps, [env, slot]; None: none are kept.
-        self._infos: Array | None = None
+        self.infos: Array | None = None
         if copy_infos:
-            self._infos = np.empty((n_envs, self.ring.n_slots), object)
+            self.infos = np.empty((n_envs, self.ring.n_slots), object)
 
     def set_env(self, env: Any) -> None:
         """Use this environment's `compute_reward` and `compute_terminated`, unless passed in.
@@ -176,10 +231,18 @@ class HindsightReplayBuffer(FieldBuffer):
         """
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         if mode not in (None, AutoresetMode.DISABLED):
+            why = "an episode's last observation would be the first of the next episode"
+            if mode == AutoresetMode.NEXT_STEP:
+                why = (
+                    "the step after an episode's end is a reset, whose reward of 0 would count as "
+                    "a success where rewards are -1 and 0"
+                )
             raise ValueError(
-                f"env: {mode} is not allowed, because next_obs must be the observation after the "
-                "step, not after a reset; make it with autoreset_mode=AutoresetMode.DISABLED"
+                f"env: {mode} is not allowed, because {why}; make it with "
+                "autoreset_mode=AutoresetMode.DISABLED, and reset what is over yourself"
             )
+        if getattr(getattr(env, "unwrapped", env), "copy", True) is False:
+            raise ValueError(f"env: copy=False is not allowed, because {OVERWRITTEN}")
         found = {
             name: method_of(env, name) if function is None else function
             for name, function in self._given.items()
@@ -197,6 +260,8 @@ class HindsightReplayBuffer(FieldBuffer):
         for name, function in found.items():
             check_function(name, function, "(achieved goals, desired goals, infos)", optional=True)
         self._functions = found
+        #: Whether each function is for one goal; found when it is first called.
+        self._takes_one: dict[str, bool] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without the environment, but with the functions that were passed in."""
@@ -289,12 +354,29 @@ class HindsightReplayBuffer(FieldBuffer):
             values[key] = infos[key]
         ring, width = self.ring, self.row.width
         rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
-        kept = None if self._infos is None else _one_each(infos, rows.shape[0] * rows.shape[1])
+        kept = None if self.infos is None else _one_each(infos, rows.shape[0] * rows.shape[1])
+        pairs = [(np.asarray(obs[key]), np.asarray(next_obs[key])) for key in self._state]
+        shared = any(np.may_share_memory(before, after) for before, after in pairs)
+        jumps = self._jumps(rows[:, 0]) if shared or self.cuts_jumps else NONE
+        if shared and jumps.any():
+            raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
         self._complete(rows.reshape(-1, width), kept)
-        if self._infos is not None and kept is not None:
+        if jumps.any():
+            warnings.warn(JUMPED, stacklevel=3)
+            ring.end_episodes(jumps[None])
+        if self.infos is not None and kept is not None:
             slots = np.arange(ring.position, ring.position + rows.shape[1]) % ring.n_slots
-            self._infos[:, slots] = kept.reshape(ring.n_envs, -1)
+            self.infos[:, slots] = kept.reshape(ring.n_envs, -1)
         ring.add_rows(rows[None], over.reshape(1, ring.n_envs))
+
+    def _jumps(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether the steps [env, width] begin elsewhere than their open episodes are, [env]."""
+        ring = self.ring
+        if not ring.elapsed.any():
+            return np.zeros(ring.n_envs, bool)
+        last = ring.rows[0, :, (ring.position - 1) % ring.n_slots].numpy()
+        now, then = rows[:, self._now], last[:, self._after]  # compared as bytes
+        return (ring.elapsed[0] > 0) & (now.view(np.int32) != then.view(np.int32)).any(1)
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
         """Sample `batch_size` transitions with replacement, partly relabelled.
@@ -326,7 +408,7 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def save(self, path: str | Path) -> None:
         """As `FieldBuffer.save`; ValueError if the buffer was made with `copy_infos=True`."""
-        if self._infos is not None:
+        if self.infos is not None:
             raise ValueError(
                 "save: a buffer with copy_infos=True cannot be saved, because an info may hold any "
                 "object; pickle the buffer, or use info_keys to keep only numbers"
@@ -346,7 +428,9 @@ class HindsightReplayBuffer(FieldBuffer):
             rows[:, row.rest] = np.where(beyond, rows[:, row.reward] - reward, 0)
 
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
-        return self._of_goals(rows, None if self._infos is None else self._infos.take(index))
+        # As for the goals: a function may change what it is given.
+        kept = None if self.infos is None else copy.deepcopy(self.infos.take(index))
+        return self._of_goals(rows, kept)
 
     def _of_goals(self, rows: Rows, infos: Any) -> tuple[Array, Array]:
         """As `_outcome`; `infos` [n] are those of the steps, if they are kept."""
@@ -356,18 +440,31 @@ class HindsightReplayBuffer(FieldBuffer):
                 "the buffer was pickled or copied without its environment; call set_env(env)"
             )
         n = len(rows)
-        achieved = self.fields["next achieved_goal"].read(rows)
-        desired = self.fields["desired_goal"].read(rows)
         if infos is None:
             infos = [{}] * n
         if self._keys:
             columns = (rows[:, self.fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
-        goals = achieved, desired, infos
-        rewards = per_goal("compute_reward", reward, goals, n)
+        rewards = self._asked("compute_reward", rows, infos)
         if not self._recomputes:
             return rewards, np.zeros(n, bool)
-        return rewards, per_goal("compute_terminated", ends, goals, n).astype(bool)
+        return rewards, self._asked("compute_terminated", rows, infos).astype(bool)
+
+    def _asked(self, name: str, rows: Rows, infos: Sequence[Any]) -> Rows:
+        """What the function `name` returns for the goals of rows [n, width], float32 [n]."""
+        function: Any = self._functions[name]
+
+        def goals() -> tuple[Array, Array, Sequence[Any]]:
+            """New copies, because a function may change what it is given."""
+            achieved, desired = self.fields["next achieved_goal"], self.fields["desired_goal"]
+            return achieved.read(rows).copy(), desired.read(rows).copy(), infos
+
+        if name not in self._takes_one and len(rows):
+            self._takes_one[name] = takes_one(function, goals())
+        if not self._takes_one.get(name):
+            return per_goal(name, function, goals(), len(rows))
+        each = [_of_one_goal(function, *one) for one in zip(*goals(), strict=True)]
+        return per_goal(name, np.array, [each], len(rows))
 
 
 def _one_each(infos: Any, n: int) -> Array:
@@ -410,18 +507,31 @@ def goal_fields(
                 f"{name}: the space {space} is not allowed; it must be a Box, Discrete, "
                 "MultiBinary or MultiDiscrete"
             )
-    own: list[Any] = [(key, space.shape, space.dtype) for key, space in spaces.items()]
+    goal = np.result_type(*(spaces[key].dtype for key in GOAL_KEYS[:2]))
+    own: list[Any] = [
+        (key, space.shape, space.dtype, goal if key in GOAL_KEYS[:2] else space.dtype)
+        for key, space in spaces.items()
+    ]
     names = ("reward", "terminated", "failed", *(("rest",) if has_rest else ()), *info_keys)
     fields = laid_out(
         [
             *own,
-            *((f"next {key}", shape, dtype) for key, shape, dtype in own),
-            ("action", action_space.shape or (), action_space.dtype),
-            *((name, (), np.float32) for name in names),
+            *((f"next {key}", *how) for key, *how in own),
+            ("action", action_space.shape or (), action_space.dtype, action_space.dtype),
+            *((name, (), FLOAT, FLOAT) for name in names),
         ]
     )
-    goal, size, actions = (
-        fields[name].columns for name in ("achieved_goal", "next achieved_goal", "action")
+    columns = {name: field.columns for name, field in fields.items()}
+    row = RowLayout(
+        width=width_of(fields),
+        obs=columns["observation"],
+        next_obs=columns["next observation"],
+        desired=(columns["desired_goal"], columns["next desired_goal"]),
+        next_achieved=columns["next achieved_goal"],
+        actions=columns["action"],
+        reward=columns["reward"].start,
+        terminated=columns["terminated"].start,
+        failed=columns["failed"].start,
+        rest=columns["rest"].start if has_rest else None,
     )
-    n_actions = actions.stop - actions.start
-    return fields, RowLayout.of(size.start, goal.stop, n_actions, len(info_keys), has_rest)
+    return fields, row

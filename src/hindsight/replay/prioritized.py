@@ -16,8 +16,9 @@ from torch import Tensor
 
 from hindsight.replay.buffer import Index, Numbers, ReplayBuffer
 
-#: The smallest priority^alpha; positive, because 0 marks a leaf that cannot be sampled.
-LEAST = 1e-200
+#: The smallest priority^alpha; positive, because 0 marks a leaf that cannot be sampled.  And the
+#: largest, since the sum of all must be finite.
+LEAST, MOST = 1e-200, 1e100
 
 
 def check_share(name: str, value: Any) -> None:
@@ -159,7 +160,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         run, leaf = np.divmod(index, self.left[0].size)
         if (run != np.arange(len(index))[:, None]).any():
             raise ValueError("indexes: each row must hold indexes that were sampled for that run")
-        priority = np.maximum((np.abs(errors) + self.eps) ** self.alpha, LEAST)
+        priority = np.clip((np.abs(errors) + self.eps) ** self.alpha, LEAST, MOST)
         self.largest = np.maximum(self.largest, priority.max(1, initial=0))
         there = self._tree.leaves[run, leaf] > 0
         self._tree.set(run[there], leaf[there], priority[there])
