@@ -1,6 +1,6 @@
 """The off-policy training loop: act, store, sample with hindsight, update.
 
-`OffPolicyRuns.iterate` takes `log_interval` steps in each environment of all runs on an axis.
+`OffPolicyRuns.iterate` takes `log_interval` steps of all runs on an axis.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
-from hindsight.training.policies import Policy, agent_of
+from hindsight.training.policies import Policy, agent_of, networks_in
 from hindsight.training.runs import Runs
 
 #: Environment steps for which random numbers are drawn at once: creating a generator costs as much
@@ -36,14 +36,14 @@ class OffPolicyRuns(Runs):
     def begin(self, rows: Tensor) -> None:
         self.replay = cast(ReplaySpec, self.spec.replay)
         how = self.algorithm
-        agent = agent_of(self.spec)
-        self.state = self.module.State(agent, rows, how.learning_rate, how.weight_decay)
+        agent, (networks, _) = agent_of(self.spec), networks_in(self.spec, rows)
+        self.state = self.module.State(agent, networks, how.learning_rate, how.weight_decay)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
         if isinstance(how, ContinuousSpec) and how.normalize_observations:
-            size = self.env.observation_size
-            self.standardiser = Standardiser(len(self.seeds), size, self.device)
+            sizes = self.env.observation_size, self.env.goal_size
+            self.standardiser = Standardiser(len(self.seeds), *sizes, self.device)
 
     def _buffer(self) -> ReplayBuffer:
         """Create the buffer, no larger than the number of steps to come."""
@@ -63,13 +63,15 @@ class OffPolicyRuns(Runs):
 
     @property
     def rows(self) -> Tensor:
-        """Parameters of every run [run, parameter], for observations that are not standardised."""
+        """Parameters of every run [run, parameter], for observations that are not standardised:
+        its networks and, if they were trained on standardised ones, the bounds of what they see.
+        """
         rows = self.state.rows
         if self.standardiser is None:
             return rows
         folded = self.module.State(self.state.agent, rows, 0.0)
         self.standardiser.fold(folded.networks)
-        return folded.rows
+        return torch.cat([folded.rows, self.standardiser.bounds], dim=1)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -86,7 +88,7 @@ class OffPolicyRuns(Runs):
     @torch.no_grad()
     def iterate(self) -> dict[str, Tensor]:
         self.clock.start()
-        interval = self.algorithm.log_interval
+        interval = self.rollout_steps // self.algorithm.n_envs
         #: Steps of each environment so far.
         self.steps = self.iteration * interval
         self.iteration += 1
