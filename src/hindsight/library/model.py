@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about, read_table
 from hindsight.io.files import FileError, reason
-from hindsight.io.interruption import noticed
+from hindsight.io.interruption import Interrupted, noticed
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import Given, environment_values
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
@@ -34,7 +34,7 @@ from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
 from hindsight.specs.code import identity_of
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.gymnasium import NAMESPACE, is_known, registered
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
@@ -183,7 +183,7 @@ class Model:
         #: The actors of `predict`, by `deterministic`, run and `which`, since the last iteration.
         self._actors: dict[tuple[bool, int, str], Actor] = {}
         self._generator = torch.Generator().manual_seed(0)
-        #: Whether an error ended `learn` within an iteration.
+        #: Whether an error that is not the environment's ended `learn` within an iteration.
         self._torn = False
         self._board: TensorBoard | None = None
 
@@ -226,7 +226,8 @@ class Model:
             tensorboard: folder for TensorBoard curves, with a subfolder for each run.
 
         Raises:
-            EnvironmentFailure: the environment raised an error or contradicts itself.
+            EnvironmentFailure: the environment raised an error or contradicts itself, or its
+                process ended.  Another call continues, in new episodes.
             SpecError: an argument is invalid, the package tensorboard is missing, or an error ended
                 an earlier call within an iteration.
         """
@@ -267,7 +268,13 @@ class Model:
             stop = stack.enter_context(noticed([signal.SIGINT]))
             while runs.env_steps < target:
                 self._torn = True
-                tell(self._iterate(runs, first, target))
+                try:
+                    tell(self._iterate(runs, first, target))
+                except (EnvironmentFailure, Interrupted) as error:
+                    self._torn = False
+                    steps = f"{self.num_timesteps:,} steps of each run"
+                    error.add_note(f"{steps} are done; `learn` goes on from there in new episodes")
+                    raise
                 self._torn = False
                 if stop.signal is not None:
                     raise KeyboardInterrupt
@@ -337,9 +344,17 @@ class Model:
                 try:
                     runs.load_state_dict(resumes)
                 except MISFITS as error:
-                    raise FileError(
-                        f"{file.path}: its training is damaged or of another version of this "
-                        f"package, and cannot continue: {reason(error)}"
+                    before = str(file.values["environment"].get("id"))
+                    if before == self.spec.environment.id:
+                        raise FileError(
+                            f"{file.path}: its training is damaged or of another version of this "
+                            f"package, and cannot continue: {reason(error)}"
+                        ) from error
+                    raise SpecError(
+                        f"{file.path}: the training in it cannot go on in "
+                        f"{self.spec.environment.id}, which differs too much from {before} "
+                        f"({reason(error)}); save it without training=True, and the parameters "
+                        "alone can"
                     ) from error
             self._runs, self._file = runs, None
         return self._runs
@@ -427,6 +442,24 @@ class Model:
             self._columns[phase][name].append(value)
         if self._board is not None:
             self._board(runs, phase, columns)
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> list[list[Any]]:
+        """Call a method of the environments that `learn` uses, as to raise a task's difficulty:
+
+            model.learn(50_000, callback=lambda model: model.call("set_level", 2))
+
+        This reaches the instances of training and of `learn`'s evaluations, and the one whose
+        `compute_reward` relabels, which all models of this environment share.  Rewards that are
+        stored stay as they are, unless relabelled.  `evaluate`, `film` and a loaded model make new
+        instances, in which it was not called.
+
+        Returns what it returned in training, by run and environment.
+
+        Raises:
+            SpecError: the environment has no such method.
+            EnvironmentFailure: the method raised an error.
+        """
+        return self._started().call(method, arguments, options)
 
     def curves(self) -> pd.DataFrame:
         """Return the learning curves: a row per run and iteration, and per run and evaluation.
@@ -568,7 +601,7 @@ class Model:
 
         Args:
             training: also save replay buffer, optimisers and open episodes, so that a loaded model
-                continues training exactly as this one would.
+                continues training as this one would: exactly, if the environment repeats itself.
 
         Raises:
             FileError: the file cannot be written.

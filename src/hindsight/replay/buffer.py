@@ -286,9 +286,9 @@ class ReplayBuffer:
         if over.any():
             self._finish(over)
 
-    def end_episodes(self) -> None:
-        """End the open episodes as if a time limit had cut them."""
-        self._finish(self.elapsed > 0)
+    def end_episodes(self, which: NDArray[np.bool_] | bool = True) -> None:
+        """End the open episodes, or `which` [run, env], as if a time limit had cut them."""
+        self._finish((self.elapsed > 0) & which)
 
     def finished(self) -> Index:
         """Number of transitions that can be sampled, [run, env]."""

@@ -20,7 +20,7 @@ from hindsight.io.interruption import Interrupted, Notice, noticed
 from hindsight.io.locks import held
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training.finished import DIVERGED, finished
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record
@@ -102,11 +102,15 @@ class CellTraining:
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
             if finished(record.root, record.spec) is None:
-                runs = record.begin(how.reuses)
-                while record.missing:
-                    runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
-                    self._train(runs)
-                    runs = None
+                try:
+                    runs = record.begin(how.reuses)
+                    while record.missing:
+                        runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
+                        self._train(runs)
+                        runs = None
+                except (EnvironmentFailure, Interrupted) as error:
+                    error.args = (f"{error}; {self._way_on()}", *error.args[1:])
+                    raise
                 if how.keep_finished:
                     record.save(None)
                 record.write()
@@ -174,6 +178,13 @@ class CellTraining:
 
     # -- surviving interruption -----------------------------------------------------------------
 
+    def _way_on(self) -> str:
+        """What the user can do after an interruption."""
+        path = self.record.path("checkpoints", ".pt")
+        if path.exists():
+            return f"the same command continues from {path}"
+        return "the same command starts again: there was no checkpoint yet"
+
     def _checkpoint(self, runs: Runs) -> None:
         """Write a checkpoint if one is due; after a signal, write one and raise Interrupted."""
         record, now, number = self.record, time.monotonic(), self.notice.signal
@@ -184,8 +195,7 @@ class CellTraining:
             return
         raise Interrupted(
             f"{record.spec.name}: stopped by {signal.Signals(number).name} after "
-            f"{record.steps_done:,} of {record.steps:,} steps; the same command continues from "
-            f"{record.path('checkpoints', '.pt')}",
+            f"{record.steps_done:,} of {record.steps:,} steps",
             number,
         )
 

@@ -1,6 +1,6 @@
 """The off-policy training loop: act, store, sample with hindsight, update.
 
-`OffPolicyRuns.iterate` takes `log_interval` steps of all runs on an axis.
+`OffPolicyRuns._iterate` takes `log_interval` steps of all runs on an axis.
 """
 
 from collections.abc import Callable
@@ -85,13 +85,15 @@ class OffPolicyRuns(Runs):
         """What the networks see of observations [run, n, obs]."""
         return obs if self.standardiser is None else self.standardiser(obs)
 
+    def _abandon(self, episodes: Tensor) -> None:
+        self.buffer.end_episodes(episodes.cpu().numpy())
+
     @torch.no_grad()
-    def iterate(self) -> dict[str, Tensor]:
+    def _iterate(self) -> dict[str, Tensor]:
         self.clock.start()
         interval = self.rollout_steps // self.algorithm.n_envs
         #: Steps of each environment so far.
-        self.steps = self.iteration * interval
-        self.iteration += 1
+        self.steps = (self.iteration - 1) * interval
         names = [field.name for field in fields(self.module.Diagnostics)]
         #: Diagnostics [run] of each update of the iteration.
         self._diagnostics: dict[str, list[Tensor]] = {x: [] for x in names if x != "td_error"}
