@@ -12,6 +12,8 @@ from tests.envs.corridor import Corridor
 
 if Path("exit-at-import").exists():
     sys.exit(3)
+if Path("_exit-at-import").exists():
+    os._exit(0)
 
 
 class Stubborn(Corridor):
@@ -30,6 +32,8 @@ class Stubborn(Corridor):
                 time.sleep(0.1)
         if self.steps == 2 and Path("exit").exists():
             sys.exit("I have had enough")
+        if self.steps == 2 and Path("_exit").exists():
+            os._exit(0)
         return super().step(action)
 
 

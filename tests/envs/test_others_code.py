@@ -70,7 +70,7 @@ def test_the_first_signal_ends_a_training_that_hangs(tmp_path, begun, whole, wor
     assert ended.returncode == 128 + number
     assert ended.stderr.splitlines()[-1] == (
         f"stopped by {number.name} while tests.envs.stubborn:Stubborn-v0 did not answer; the same "
-        "command continues from the last checkpoint"
+        f"command continues from {checkpoint}"
     )
     assert gone(steppers) and checkpoint.read_bytes() == before
 
@@ -90,7 +90,7 @@ def test_a_worker_that_was_killed_is_reported_and_the_training_continues(tmp_pat
     ended = running.finished(timeout=60)
     assert ended.returncode == 1 and "Traceback" not in ended.stderr
     (line,) = [x for x in ended.stderr.splitlines() if x.startswith("error: ")]
-    assert "Stubborn-v0: a process that steps it was killed by signal 9" in line
+    assert "Stubborn-v0: a process that steps it was killed by signal 9; the same command" in line
     assert gone(workers)
     assert start(tmp_path, "2").finished().returncode == 0
     pd.testing.assert_frame_equal(the_curves(tmp_path), whole)
@@ -106,8 +106,11 @@ def test_who_hangs_ends_with_the_one_that_was_killed(tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "workers", "code"),
-    [("exit", "1", "'I have had enough'"), ("exit", "2", "'I"), ("exit-at-import", "1", "3")],
-)
+    [
+        ("exit", "1", "'I have had enough'"), ("exit", "2", "'I"), ("exit-at-import", "1", "3"),
+        ("_exit", "0", "0"), ("_exit", "2", "0"), ("_exit-at-import", "0", "0"),
+    ],
+)  # fmt: skip
 def test_sys_exit_is_reported_and_is_no_success(tmp_path, file, workers, code):
     (tmp_path / file).touch()
     done = start(tmp_path, workers).finished(timeout=60)
@@ -115,7 +118,9 @@ def test_sys_exit_is_reported_and_is_no_success(tmp_path, file, workers, code):
     (line,) = [line for line in done.stderr.splitlines() if "success" not in line]
     where = r"error: (environment: )?tests\.envs\.stubborn:Stubborn-v0"
     assert pd.Series([line]).str.match(where)[0], line
-    assert f"called sys.exit({code}" in line and "stubborn.py, line " in line
+    assert f"called {'os._' if '_' in file else 'sys.'}exit({code}" in line
+    assert "stubborn.py, line " in line
+    assert ("the same command starts again" in line) == (not file.endswith("import"))
     assert not list(tmp_path.rglob("*.parquet"))
 
 

@@ -113,6 +113,17 @@ def test_an_error_of_the_environment_ends_the_training_but_not_the_model(tmp_pat
     model = small(env_kwargs={"wrong": "raises"}, seeds=1)
     with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
         model.learn(300)
+    path = tmp_path / "a.safetensors"
+    assert model.save(path, training=True).exists() and model.policy() is not None
+    with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
+        SAC.load(path).learn(30)
+
+
+def test_another_error_within_an_iteration_ends_the_training(tmp_path, monkeypatch):
+    model = small(seeds=1).learn(30)
+    monkeypatch.setattr(model._runs, "_chunk", lambda *x: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.learn(30)
     for call in (
         lambda: model.learn(30),
         lambda: model.save(tmp_path / "a.safetensors", training=True),
@@ -120,6 +131,35 @@ def test_an_error_of_the_environment_ends_the_training_but_not_the_model(tmp_pat
         with pytest.raises(SpecError, match="an error ended the training within an iteration"):
             call()
     assert model.save(tmp_path / "a.safetensors").exists() and model.policy() is not None
+
+
+@pytest.mark.parametrize("n_envs", [1, 4])
+@pytest.mark.parametrize("evaluate_every", [30, 200])
+def test_iterations_and_evaluations_count_steps_of_a_run(n_envs, evaluate_every):
+    """With several environments as with one; evaluations shorten the usual iterations."""
+    seen = []
+    keys = {"hidden": (8,), "seeds": 1, "evaluation_episodes": 1, "learning_starts": 5000}
+    model = SAC("PointReach-v0", n_envs=n_envs, evaluate_every=evaluate_every, **keys)
+    model.learn(600, callback=lambda model: seen.append(model.num_timesteps))
+    step = evaluate_every + -evaluate_every % n_envs
+    expected = list(range(step, 600 + step, step))
+    assert seen == expected
+    curves = model.curves()
+    assert curves[curves.phase == "evaluation"].env_steps.tolist() == expected
+    assert model.spec.algorithm.log_interval == evaluate_every
+    assert SAC("PointReach-v0", **keys).spec.algorithm.log_interval == 1000
+
+
+def test_evaluations_that_cannot_be_as_frequent_as_asked_are_announced():
+    with pytest.warns(
+        UserWarning, match=r"every 8,192 steps, not every 1,000, .* \(n_steps times n"
+    ):
+        PPO("PointReach-v0", n_envs=4, evaluate_every=1000)
+    with pytest.warns(UserWarning, match=r"every 500 steps, not every 100, .* \(log_interval\)"):
+        SAC("PointReach-v0", evaluate_every=100, log_interval=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PPO("PointReach-v0", n_envs=4)
 
 
 def test_predictions_are_those_of_the_latest_parameters_and_random_if_asked():
@@ -252,7 +292,7 @@ class Uncopied(Corridor):
         (lambda: small(preset="robotic"), r"unknown preset 'robotic'; did you mean 'robotics'\?"),
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
-        (lambda: small(evaluate_every=None), "evaluate_every: None is not allowed; it must be a"),
+        (lambda: small(evaluate_every="x"), "evaluate_every: 'x' is not allowed; it must be a"),
         (lambda: small(device=torch.device("meta")), "device 'meta' is unknown; choose from cpu"),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
         (lambda: small().learn(float("nan")), "total_timesteps: nan is not allowed; it must be a"),

@@ -52,7 +52,7 @@ def test_the_policy_acts_once_enough_steps_were_random(n_envs, random_warm_up, m
     explore = made._explore
     monkeypatch.setattr(made, "_explore", lambda *x: acted.append(made.steps) or explore(*x))
     made.iterate()
-    assert acted == list(range(30 // n_envs if random_warm_up else 0, 60))
+    assert acted == list(range(30 // n_envs if random_warm_up else 0, 60 // n_envs))
 
 
 @pytest.mark.parametrize(("log_interval", "indices"), [(60, 4), (100, 4), (50, 2), (30, 2)])
@@ -99,8 +99,23 @@ def test_what_is_kept_of_a_run_needs_no_standardised_observations(variant):
     obs = made.env.state
     assert not torch.allclose(made.standardiser(obs), obs, atol=0.1)
     kept = policy_of(made.spec, made.rows)
-    torch.testing.assert_close(kept(obs), made.policy()(obs), rtol=0, atol=1e-5)
-    assert not torch.allclose(made.state.rows, made.rows)
+    for seen in (obs, 100 * obs):  # and one that is clipped
+        torch.testing.assert_close(kept(seen), made.policy()(seen), rtol=0, atol=1e-5)
+    networks = made.rows[:, : made.state.rows.shape[1]]
+    assert not torch.allclose(made.state.rows, networks)
+    # a policy trained before observations were clipped has no bounds
+    spec = made.spec.model_copy(
+        update={"algorithm": made.algorithm.model_copy(update={"normalize_observations": False})}
+    )
+    assert not torch.allclose(policy_of(spec, networks)(100 * obs), kept(100 * obs))
+
+
+@pytest.mark.parametrize(("n_envs", "iteration"), [(1, 60), (4, 60), (7, 63), (100, 100)])
+def test_an_iteration_counts_the_steps_of_a_run(n_envs, iteration):
+    """Whole steps of all its environments, so at least `log_interval`."""
+    made = runs(cell("ddpg", n_envs=n_envs, learning_starts=1000), 3, 4)
+    made.iterate()
+    assert made.env_steps == made.buffer.position * n_envs == iteration
 
 
 def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():

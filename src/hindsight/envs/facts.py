@@ -124,8 +124,8 @@ class OfGoals:
         return values
 
     def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
-        n = len(achieved)
-        found = np.asarray(self._function(achieved, desired, [info] * n))
+        n = len(achieved)  # copies, because the function may change its arguments
+        found = np.asarray(self._function(achieved.copy(), desired.copy(), [info] * n))
         if found.size != n:
             raise SpecError(f"it must return {n} numbers, shape ({n},), not {found.shape}")
         return found.reshape(n)
@@ -134,7 +134,7 @@ class OfGoals:
         found = []
         for pair in zip(achieved, desired, strict=True):
             # A discrete goal is a Python number, as in the environment.
-            goals = [goal if goal.ndim else goal.item() for goal in map(np.asarray, pair)]
+            goals = [goal if goal.ndim else goal.item() for goal in map(np.array, pair)]
             found.append(np.asarray(self._function(*goals, info)).item())
         return np.array(found)
 
@@ -328,7 +328,7 @@ def success_in(info: Mapping[str, Any]) -> bool | None:
 
     Raises SpecError for anything but true or false: Python would count NaN or a word as true.
     """
-    key = next((key for key in SUCCESS_KEYS if key in info), None)
+    key = next((key for key in SUCCESS_KEYS if key in (info or ())), None)
     if key is None:
         return None
     found = np.asarray(info[key])

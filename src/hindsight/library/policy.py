@@ -18,7 +18,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.specs.spaces import choices
-from hindsight.training.policies import agent_of
+from hindsight.training.policies import agent_of, n_bounds, networks_in
 
 
 def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], Box | Discrete]:
@@ -67,6 +67,7 @@ class Policy(nn.Module):
 
     low: Tensor
     high: Tensor
+    seen: Tensor | None  # [2, obs] bounds of what the network sees of observations
 
     def __init__(
         self,
@@ -80,7 +81,9 @@ class Policy(nn.Module):
         self.shapes = {key: tuple(space.shape or ()) for key, space in observations.items()}
         #: The possible values of each discrete part of an observation; None: it is continuous.
         self.choices = {key: choices(space) for key, space in observations.items()}
-        mlp, rows = agent_of(spec).acting(row.detach().cpu()[None])
+        row, n = row.detach().cpu(), n_bounds(spec)
+        self.register_buffer("seen", row[-n:].view(2, -1).clone() if n else None)
+        mlp, rows = agent_of(spec).acting(networks_in(spec, row[None])[0])
         layers: list[nn.Module] = []
         for bias, weight in mlp.layers(rows):
             linear = nn.Linear(weight.shape[2], weight.shape[1])
@@ -103,7 +106,10 @@ class Policy(nn.Module):
         alone = observations[first].ndim == len(self.shapes[first])
         given = {key: observations[key] for key in self.shapes}
         parts = [self._row(key, x[None] if alone else x) for key, x in given.items()]
-        actions = self._actions(self.network(torch.cat(parts, dim=1).float()))
+        seen = torch.cat(parts, dim=1).float()
+        if self.seen is not None:
+            seen = torch.minimum(torch.maximum(seen, self.seen[0]), self.seen[1])
+        actions = self._actions(self.network(seen))
         return actions[0] if alone else actions
 
     def _row(self, key: str, values: Tensor) -> Tensor:

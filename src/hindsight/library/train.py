@@ -21,6 +21,7 @@ from hindsight.specs.cost import evaluation_seconds, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.progress import shown
 
 #: Default settings of `hindsight train`.
@@ -98,11 +99,13 @@ def to_come(
     strategy, fidelity = (getattr(her, key, None) for key in ("strategy", "fidelity"))
     how = f" with hindsight ({strategy}, {fidelity})" if strategy else ""
     runs = "1 run" if spec.seeds == 1 else f"{spec.seeds} runs"
-    files = files_of(spec, out)
+    files, where = files_of(spec, out), spec.environment
+    step_ms = where.step_ms if isinstance(where, GymnasiumSpec) else 0.0
+    whole, tests = seconds(spec, step_ms), evaluation_seconds(spec, step_ms)
     lines = [
         f"trains {spec.algorithm.name}{how} on {spec.environment.id}: {runs} of {spec.steps:,} "
-        f"steps, about {duration(seconds(spec))} on one core if none ends early, "
-        f"{evaluation_seconds(spec) / seconds(spec):.0%} of it for {spec.evaluation.points} "
+        f"steps, about {duration(whole)} on one core if none ends early, "
+        f"{tests / whole:.0%} of it for {spec.evaluation.points} "
         f"evaluations of {spec.evaluation.episodes} episodes",
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
     ]

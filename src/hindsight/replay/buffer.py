@@ -303,9 +303,9 @@ class ReplayBuffer:
         if over.any():
             self._finish(over)
 
-    def end_episodes(self, which: NDArray[np.bool_] | None = None) -> None:
+    def end_episodes(self, which: NDArray[np.bool_] | bool = True) -> None:
         """End the open episodes, or those `which` [run, env], as if a time limit had cut them."""
-        self._finish(self.elapsed > 0 if which is None else which)
+        self._finish((self.elapsed > 0) & which)
 
     def finished(self) -> Index:
         """Number of transitions that can be sampled, [run, env]."""

@@ -1,6 +1,7 @@
 """Errors shown to the user: one sentence with the key, the value and what is allowed."""
 
 import difflib
+import os
 import re
 import traceback
 from collections.abc import Iterable, Iterator
@@ -38,18 +39,45 @@ class EnvironmentFailure(Exception):
         return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
 
 
+class _Exit(SystemExit):
+    """What os._exit raises in third-party code: it would end this process without a word."""
+
+
+_os_exit = os._exit
+#: The processes in which third-party code runs, one entry for each call of `others_code`.
+_running: list[int] = []
+
+
+def _no_exit(status: int) -> None:
+    if os.getpid() not in _running:  # a process that the code has forked
+        _os_exit(status)
+    raise _Exit(status)
+
+
 @contextmanager
 def others_code(what: str) -> Iterator[None]:
     """Keep a third-party environment from blocking this process, or exiting: EnvironmentFailure."""
+    _running.append(os.getpid())
+    os._exit = _no_exit  # type: ignore[assignment]
     try:
         with awaited(what):
             yield
     except SystemExit as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        called = "os._exit" if isinstance(error, _Exit) else "sys.exit"
+        places = traceback.extract_tb(error.__traceback__)
+        place = [each for each in places if each.name != _no_exit.__name__][-1]
         raise EnvironmentFailure(
-            f"{what}: it called sys.exit({error.code!r}), in {place.filename}, line "
+            f"{what}: it called {called}({error.code!r}), in {place.filename}, line "
             f"{place.lineno}, which would end the training: it has to raise an error instead"
         ) from None
+    except (KeyboardInterrupt, Exception):
+        raise
+    except BaseException as error:  # GeneratorExit, for example
+        raise EnvironmentFailure.of(f"{what} failed", error) from error
+    finally:
+        _running.pop()
+        if not _running:
+            os._exit = _os_exit
 
 
 def one_sentence(error: ValidationError) -> str:

@@ -10,17 +10,20 @@ import json
 import os
 import re
 import sys
-from contextlib import closing, redirect_stderr, redirect_stdout
-from functools import cache
+import time
+from collections.abc import Callable
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from functools import cache, partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.spaces import Discrete, flatdim
 from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
-from hindsight.specs.base import EnvironmentSpec, Few
+from hindsight.specs.base import MOST, EnvironmentSpec, Few
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
 from hindsight.specs.own_code import digest_of, versions_of
@@ -44,6 +47,35 @@ PANDA, HIGHWAY = ("panda_gym", "panda-gym"), ("highway_env", "highway-env")
 REGISTERED_BY = {"Panda": PANDA, "parking": HIGHWAY, "Fetch": ROBOTICS, "Hand": ROBOTICS}
 
 
+#: The first instance of each environment in this process, which answers for its goals.
+_first: dict[str, gym.Env[Any, Any]] = {}
+
+
+class TheOnlyOne(gym.Wrapper[Any, Any, Any, Any]):
+    """The first instance of an environment, in place of another one, which could not be made.
+
+    Closing it does nothing.  Whoever resets it last has it.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], name: str, error: Exception) -> None:
+        super().__init__(env)
+        because = f"{type(error).__name__}: {_one_line(error)}"
+        #: Why there is only one.
+        self.why = f"only one instance of {name} can exist, as another one failed ({because})"
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether somebody else has reset it since."""
+        return vars(self.env).get("holder") is not self
+
+    def reset(self, **options: Any) -> Any:
+        vars(self.env)["holder"] = self
+        return self.env.reset(**options)
+
+    def close(self) -> None:
+        pass
+
+
 class GymnasiumSpec(EnvironmentSpec):
     """An environment by its gymnasium id, or `module:Name-v0` if importing `module` registers it.
 
@@ -53,6 +85,8 @@ class GymnasiumSpec(EnvironmentSpec):
 
     entry_point: ClassVar[str] = "hindsight.envs.goal_environments:GoalEnvironments"
     foreign: ClassVar[bool] = True
+    #: A run's evaluation episodes at the same time: each takes memory.
+    parallel_episodes: ClassVar[int] = 4
 
     id: str
     #: Keyword arguments of the environment's constructor.
@@ -79,6 +113,11 @@ class GymnasiumSpec(EnvironmentSpec):
                     "wrap it in gymnasium.wrappers.TimeLimit"
                 )
             object.__setattr__(self, "max_episode_steps", found)
+        if self.max_episode_steps is None and (limit or 0) > MOST:
+            raise SpecError(
+                f"{self.called} has a step limit of {limit:,}, and nothing can be learned or "
+                "evaluated before an episode ends: set a lower one, such as max_episode_steps=100"
+            )
         _ = self.facts
         return self
 
@@ -100,9 +139,28 @@ class GymnasiumSpec(EnvironmentSpec):
             return _facts(self.model_dump_json())
 
     @property
+    def instance(self) -> gym.Env[Any, Any]:
+        """The instance that answers for goals."""
+        _ = self.facts
+        return _first[self.model_dump_json()]
+
+    @property
     def called(self) -> str:
         """Name in messages; for an environment given as an object, its class."""
         return re.sub(rf"^{NAMESPACE}/(.*?)\d+-v0$", r"\1", self.id)
+
+    @property
+    def step_ms(self) -> float:
+        """Milliseconds that a step takes, by trying; 1 if that raises an error."""
+        env, took = self.instance, list[float]()
+        with suppress(Exception), others_code(self.called):
+            while len(took) < 20 and sum(took) < 50:
+                env.reset(seed=len(took))
+                for _ in range(2):
+                    action, began = env.action_space.sample(), time.perf_counter()
+                    env.step(action)
+                    took.append(1e3 * (time.perf_counter() - began))
+        return float(np.median(took or [1.0]))
 
     @property
     def step_limit(self) -> int:
@@ -160,8 +218,14 @@ class GymnasiumSpec(EnvironmentSpec):
         registered(self.id)
         given = {"max_episode_steps": self.max_episode_steps, **options, **self.kwargs}
         try:
-            env = gym.make(self.id, disable_env_checker=True, **given)
+            with others_code(self.called):
+                env = gym.make(self.id, disable_env_checker=True, **given)
+        except EnvironmentFailure:  # it tried to exit
+            raise
         except Exception as error:
+            first = _first.get(self.model_dump_json())
+            if first is not None and not options:
+                return TheOnlyOne(first, self.called, error)
             unknown_key = isinstance(error, TypeError) and is_known(self.id)
             if unknown_key or isinstance(error, gym.error.Error):
                 raise SpecError(
@@ -170,7 +234,14 @@ class GymnasiumSpec(EnvironmentSpec):
             what = f"{self.id}: making it with {self.kwargs} failed"
             raise EnvironmentFailure.of(what, error) from error
         quicken(env)
+        env.close = partial(_close, env.close)  # type: ignore[method-assign]
         return env
+
+
+def _close(close: Callable[[], None]) -> None:
+    """Close an environment, whose own errors no longer matter."""
+    with suppress(Exception):
+        close()
 
 
 def is_known(name: str) -> bool:
@@ -255,5 +326,11 @@ def _facts(values: str) -> "Facts":
     spec = GymnasiumSpec.model_construct(**json.loads(values))
     # imported by name: cells of other environments do not depend on this code
     find = resolve_name("hindsight.envs.facts:facts_of")
-    facts: Facts = find(spec.called, spec.make, spec.terminates, spec.rest)
+
+    def make() -> gym.Env[Any, Any]:
+        env = spec.make()
+        _first.setdefault(values, env)
+        return env
+
+    facts: Facts = find(spec.called, make, spec.terminates, spec.rest)
     return facts

@@ -18,12 +18,12 @@ class OffPolicySpec(AlgorithmSpec):
     train_freq: Count = 1
     gradient_steps: Count = 1
     max_grad_norm: Positive | None = None
-    #: Steps of each environment per row of the curves.
+    #: Steps of a run per row of the curves, rounded up to whole steps of its environments.
     log_interval: Steps = 1000
 
     @property
     def iteration_steps(self) -> int:
-        return self.log_interval * self.n_envs
+        return -(-self.log_interval // self.n_envs) * self.n_envs
 
 
 class ContinuousSpec(OffPolicySpec):
@@ -35,7 +35,8 @@ class ContinuousSpec(OffPolicySpec):
     batch_size: Count = 256
     #: Share of training actions drawn uniformly (Andrychowicz et al. 2017, appendix A).
     epsilon: Fraction = 0.0
-    #: Standardise observations by their running mean and standard deviation.
+    #: Standardise observations by their running mean and standard deviation, which desired and
+    #: achieved goals share, and clip them at five deviations.
     normalize_observations: bool = False
 
     @property

@@ -189,7 +189,8 @@ def _cell(config: Config, at: Place) -> CellSpec:
     if ALGORITHMS[arm.algorithm].on_policy:
         usual["n_steps"] = size.n_steps
     else:
-        # The papers bin off-policy curves.  An impossible `n_envs` is refused below.
+        # The papers bin off-policy curves. Published cells have this value in their names, from
+        # when it counted the steps of each environment. An impossible `n_envs` is refused below.
         n_envs = keys.get("n_envs")
         n_envs = max(1, n_envs) if isinstance(n_envs, int) else 1
         usual["log_interval"] = max(1, steps // BINS // n_envs)

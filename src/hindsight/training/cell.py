@@ -21,7 +21,7 @@ from hindsight.nn.numba_cache import ENABLED, use_threads
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import import_code
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training.finished import DIVERGED, finished
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record
@@ -103,11 +103,15 @@ class CellTraining:
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
             if how.again or finished(record.root, record.spec) is None:
-                runs = record.begin(reuses=not how.again)
-                while record.missing:
-                    runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
-                    self._train(runs)
-                    runs = None
+                try:
+                    runs = record.begin(reuses=not how.again)
+                    while record.missing:
+                        runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
+                        self._train(runs)
+                        runs = None
+                except (EnvironmentFailure, Interrupted) as error:
+                    error.args = (f"{error}; {self._way_on()}", *error.args[1:])
+                    raise
                 if how.keep_finished:
                     record.save(None)
                 record.write()
@@ -175,6 +179,13 @@ class CellTraining:
 
     # -- surviving interruption -----------------------------------------------------------------
 
+    def _way_on(self) -> str:
+        """What the user can do after an interruption."""
+        path = self.record.path("checkpoints", ".safetensors")
+        if path.exists():
+            return f"the same command continues from {path}"
+        return "the same command starts again: there was no checkpoint yet"
+
     def _checkpoint(self, runs: Runs) -> None:
         """Write a checkpoint if one is due; after a signal, write one and raise Interrupted."""
         record, now, number = self.record, time.monotonic(), self.notice.signal
@@ -185,8 +196,7 @@ class CellTraining:
             return
         raise Interrupted(
             f"{record.spec.name}: stopped by {signal.Signals(number).name} after "
-            f"{record.steps_done:,} of {record.steps:,} steps; the same command continues from "
-            f"{record.path('checkpoints', '.safetensors')}",
+            f"{record.steps_done:,} of {record.steps:,} steps",
             number,
         )
 

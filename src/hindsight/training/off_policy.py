@@ -1,6 +1,6 @@
 """The off-policy training loop: act, store, sample with hindsight, update.
 
-`OffPolicyRuns.iterate` takes `log_interval` steps in each environment of all runs on an axis.
+`OffPolicyRuns._iterate` takes `log_interval` steps of all runs on an axis.
 """
 
 from dataclasses import fields, replace
@@ -19,7 +19,7 @@ from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
 from hindsight.training.off_policy_compiled import take
-from hindsight.training.policies import Policy, agent_of
+from hindsight.training.policies import Policy, agent_of, networks_in
 from hindsight.training.runs import Runs
 
 #: Environment steps for which random numbers are drawn at once: creating a generator costs as much
@@ -36,14 +36,14 @@ class OffPolicyRuns(Runs):
     def begin(self, rows: Tensor) -> None:
         self.replay = cast(ReplaySpec, self.spec.replay)
         how = self.algorithm
-        agent = agent_of(self.spec)
-        self.state = self.module.State(agent, rows, how.learning_rate, how.weight_decay)
+        agent, (networks, _) = agent_of(self.spec), networks_in(self.spec, rows)
+        self.state = self.module.State(agent, networks, how.learning_rate, how.weight_decay)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
         if isinstance(how, ContinuousSpec) and how.normalize_observations:
-            size = self.env.observation_size
-            self.standardiser = Standardiser(len(self.seeds), size, self.device)
+            sizes = self.env.observation_size, self.env.goal_size
+            self.standardiser = Standardiser(len(self.seeds), *sizes, self.device)
         #: Compiled updates; None: PyTorch's.
         self.engine: Engine | None = getattr(self.updater, "ENGINE", None)
         #: Whether whole chunks of steps are compiled.
@@ -72,13 +72,15 @@ class OffPolicyRuns(Runs):
 
     @property
     def rows(self) -> Tensor:
-        """Parameters of every run [run, parameter], for observations that are not standardised."""
+        """Parameters of every run [run, parameter], for observations that are not standardised:
+        its networks and, if they were trained on standardised ones, the bounds of what they see.
+        """
         rows = self.state.rows
         if self.standardiser is None:
             return rows
         folded = self.module.State(self.state.agent, rows, 0.0)
         self.standardiser.fold(folded.networks)
-        return folded.rows
+        return torch.cat([folded.rows, self.standardiser.bounds], dim=1)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -92,13 +94,15 @@ class OffPolicyRuns(Runs):
         """What the networks see of observations [run, n, obs]."""
         return obs if self.standardiser is None else self.standardiser(obs)
 
+    def _abandon(self, episodes: Tensor) -> None:
+        self.buffer.end_episodes(episodes.cpu().numpy())
+
     @torch.no_grad()
-    def iterate(self) -> dict[str, Tensor]:
+    def _iterate(self) -> dict[str, Tensor]:
         self.clock.start()
-        interval = self.algorithm.log_interval
+        interval = self.rollout_steps // self.algorithm.n_envs
         #: Steps of each environment so far.
-        self.steps = self.iteration * interval
-        self.iteration += 1
+        self.steps = (self.iteration - 1) * interval
         names = [field.name for field in fields(self.module.Diagnostics)]
         #: Diagnostics [run, update] of the iteration.
         self._diagnostics: dict[str, list[Tensor]] = {x: [] for x in names if x != "td_error"}

@@ -1,6 +1,6 @@
 """The on-policy training loop: collect a rollout, relabel it, estimate advantages, update.
 
-`OnPolicyRuns.iterate` does this once for all runs that share an axis.
+`OnPolicyRuns._iterate` does this once for all runs that share an axis.
 """
 
 import math
@@ -62,11 +62,10 @@ class OnPolicyRuns(Runs):
     def policy(self) -> Policy:
         return policy_of(self.spec, self.rows)
 
-    def iterate(self) -> dict[str, Tensor]:
+    def _iterate(self) -> dict[str, Tensor]:
         spec, rows = self.algorithm, self.rows
         everyone = torch.arange(len(self.seeds), device=self.device)
         self.clock.start()
-        self.iteration += 1
         self._follow_schedules()
         self.env.prepare_rollout(self.iteration, spec.n_steps)
         noise = self._noise()

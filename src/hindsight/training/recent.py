@@ -39,6 +39,10 @@ class RecentEpisodes:
         self.so_far = torch.from_numpy(totals[:, :, -1] - begun)
         self.finished += ended.sum((1, 2))
 
+    def abandon(self, episodes: torch.Tensor) -> None:
+        """Forget the open episodes of these environments, [run, env] bool."""
+        self.so_far[episodes.cpu()] = 0.0
+
     def means(self, latest: torch.Tensor | None = None) -> torch.Tensor:
         """Return mean return, success rate and length, [3, run]; NaN for a run without episodes.
 

@@ -30,7 +30,8 @@ OF_RUNS = ("seeds", "perfect", "switched")
 class Runs(ABC):
     """Runs of a cell that train together, and their full state for checkpoints.
 
-    A subclass implements a training loop: `iterate` is one iteration, `policy` acts in evaluations.
+    A subclass implements a training loop: `_iterate` is one iteration, `policy` acts in
+    evaluations.
     """
 
     algorithm: Any  # the specification of the algorithm
@@ -86,9 +87,28 @@ class Runs(ABC):
     def begin(self, rows: Tensor) -> None:
         """Create optimisers and buffers for these initial parameters [run, parameter]."""
 
-    @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
-        """Train for one iteration; returns columns of the training curves, each [run]."""
+        """Train for one iteration; returns columns of the training curves, each [run].
+
+        After an error in an environment, the iteration can be repeated, in new episodes.
+        """
+        if (lost := self.env.begin_lost()) is not None:
+            self.recent.abandon(lost)
+            self._abandon(lost)
+        self.iteration += 1
+        try:
+            return self._iterate()
+        except BaseException:
+            self.iteration -= 1
+            self.env.close()  # its steps may not be stored
+            raise
+
+    @abstractmethod
+    def _iterate(self) -> dict[str, Tensor]:
+        """Train for the iteration with the number `iteration`, from 1 on; see `iterate`."""
+
+    def _abandon(self, episodes: Tensor) -> None:  # noqa: B027
+        """End the open episodes of these environments [run, env] in what is stored of them."""
 
     @abstractmethod
     def policy(self) -> Policy:
@@ -165,6 +185,12 @@ class Runs(ABC):
         returns, _, _ = play(env, self.policy(), first=self.env_steps // test.every)
         return (returns.mean(1) >= 1).tolist()
 
+    def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """Call a method of all environments; returns what it returned in training, [run][env]."""
+        found = self.env.call(name, arguments, options)
+        self.evaluation_env.call(name, arguments, options)
+        return found
+
     def _columns(self, means: Tensor) -> dict[str, Tensor]:
         """Name mean return, success and length [3, run]; add the number of finished episodes."""
         return {"episodes": self.recent.finished.clone(), **dict(zip(EPISODES, means, strict=True))}
@@ -206,6 +232,7 @@ class Runs(ABC):
         """
         return {
             "iteration": self.iteration,
+            "goal_size": self.env.goal_size,
             **{name: getattr(self, name) for name in OF_RUNS},
             **{name: part.state_dict() for name, part in self._kept.items()},
         }
@@ -214,6 +241,8 @@ class Runs(ABC):
         """Restore a `state_dict` of runs with the same seeds; raise ValueError for others."""
         if list(saved["seeds"]) != self.seeds:
             raise ValueError(f"its runs have the seeds {saved['seeds']}, not {self.seeds}")
+        if (size := saved.get("goal_size", self.env.goal_size)) != self.env.goal_size:
+            raise ValueError(f"its goals have {size} numbers, not {self.env.goal_size}")
         self.iteration = saved["iteration"]
         for name, part in self._kept.items():
             part.load_state_dict(saved[name])
@@ -241,6 +270,8 @@ def play(
     returns, success, length = sums = torch.zeros(3, *shape, device=env.device)
     for _ in range(longest * rounds):
         going = left > 0
+        if env.spec.foreign and not going.any():
+            break
         desired = env.state[..., g : 2 * g].clone()
         step = env.step(policy(env.state))
         look(step)
