@@ -10,7 +10,9 @@ from hindsight.specs.replay import EpisodeStrategy
 #: Options that the authors' code lacks.
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
 #: Options that have no effect with `clone`.
-CLONES_WITHOUT = ("copies", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps")
+CLONES_WITHOUT = (
+    "copies", "copied_steps", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps",
+)  # fmt: skip
 
 
 class HindsightSpec(Spec):
@@ -20,9 +22,14 @@ class HindsightSpec(Spec):
     k: Count = 1
     #: Episodes that are copied: all, or only those that failed.
     copies: Literal["all", "failed"] = "all"
+    #: Steps of copies to learn from: all, or those whose return exceeds their value (episodic
+    #: self-imitation, Dai et al. 2020).
+    copied_steps: Literal["all", "better"] = "all"
     #: Weight of a copy's advantages: 1, or the importance ratio of its actions,
-    #: pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1).
-    weight: Literal["none", "truncated"] = "none"
+    #: pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1), or the
+    #: product of these ratios so far, self-normalised (hindsight policy gradients, Rauber et al.
+    #: 2019).
+    weight: Literal["none", "truncated", "per_decision"] = "none"
     #: Learn from the copies alone, by maximising the likelihood of their actions, without rewards
     #: or values (goal-conditioned supervised learning, GCSL; Ghosh et al. 2021).
     clone: bool = False
@@ -99,7 +106,8 @@ class HindsightSpec(Spec):
         how += f"-{self.fidelity}" + ("-moved" if self.only_if_moved else "")
         how += "-failed" if self.copies == "failed" else ""
         how += "-cloned" if self.clone else ""
-        how += "-weighted" if self.weight == "truncated" else ""
+        how += "-better" if self.copied_steps == "better" else ""
+        how += {"none": "", "truncated": "-weighted"}.get(self.weight, "-per-decision")
         how += "-contact" if self.after_contact else ""
         how += "-goals" if self.moved_goals else ""
         how += f"-inside{self.inside:g}" if self.inside is not None else ""

@@ -18,6 +18,7 @@ from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
+from hindsight.relabel.weights import WEIGHTS
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose
@@ -147,9 +148,14 @@ class OnPolicyRuns(Runs):
         assert how is not None
         relabelled = self.module.estimate(self.agent, rows, copies, self.algorithm)
         log_ratio = log_ratios(samples, relabelled, rollout, copies)
-        if how.weight == "truncated":
-            weight = log_ratio.exp().clamp(max=1)
-            relabelled = replace(relabelled, advantage=relabelled.advantage * weight)
+        if how.copied_steps == "better":
+            unbiased = self.algorithm.model_copy(update={"gae_lambda": 1.0})
+            gain = self.module.estimate(self.agent, rows, copies, unbiased).advantage
+            copies = replace(copies, valid=copies.valid & (gain > 0).view(copies.valid.shape))
+        weight = WEIGHTS[how.weight](log_ratio, copies)
+        relabelled = replace(
+            relabelled, advantage=relabelled.advantage * weight, valid=copies.valid.flatten(1)
+        )
         if how.clone:  # GCSL imitates the copies alone
             samples = replace(samples, valid=torch.zeros_like(samples.valid), cloned=True)
         return samples.with_copies(relabelled), log_ratio
