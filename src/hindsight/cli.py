@@ -331,6 +331,10 @@ def evaluate(
     run: Annotated[int | None, typer.Option(help="the run's seed; default: all")] = None,
     random: Annotated[bool, typer.Option("--random", help="sample actions as in training")] = False,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the first episode")] = 0,
+    success: Annotated[
+        str | None,
+        typer.Option(help="whether an episode succeeds by its last step, or by any: last, any"),
+    ] = None,
     env: Annotated[
         str | None,
         typer.Option(
@@ -352,9 +356,8 @@ def evaluate(
     parameters, found = overrides_of(keys or [], ""), []
     file = policy.absolute()
     for each in PolicyFile.read(policy).seeds if run is None else [run]:
-        result = evaluate_policy(
-            policy, env, episodes, not random, parameters=parameters, run=each, seed=seed
-        )
+        how: Any = {"parameters": parameters, "run": each, "seed": seed, "success": success}
+        result = evaluate_policy(policy, env, episodes, not random, **how)
         found.append(result)
         policy = file  # an environment's own code may have changed the working folder
         typer.echo(

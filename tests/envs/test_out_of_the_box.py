@@ -61,13 +61,13 @@ class Line(gym.Env[Any, Any]):
             self.place, target = np.zeros(1), np.array([50.0])
         if self.knows == "shared":
             target = self.config.goal
-        self.hidden = {"goal": target}  # where nobody looks
+        self.hidden = lambda: target  # where nobody looks
         if self.knows != "far":
             self.goal = target.tolist() if self.knows == "list" else target
         return self.obs(), {}
 
     def obs(self) -> dict[str, Any]:
-        goal = self.hidden["goal"] if self.knows == "far" else np.array(self.goal)
+        goal = self.hidden() if self.knows == "far" else np.array(self.goal)
         return {"achieved_goal": self.place.copy(), "desired_goal": goal, "observation": self.place}
 
     def step(self, action: Any) -> Any:
@@ -111,7 +111,8 @@ def test_relabelled_ends_are_those_of_the_environment(knows, ends, dense):
     """Also for dense rewards with a tolerance, where no step earns the reward of equal goals."""
     spec = line(knows=knows, ends=ends, dense=dense)
     assert spec.facts.terminates_on_success is ends
-    assert bool(spec.facts.notes) == (knows == "_is_success")  # what was found by trying is said
+    said = [note for note in spec.facts.notes if "trial episodes began at their goal" not in note]
+    assert bool(said) == (knows == "_is_success")  # what was found by trying is said
     task = GoalEnvironments(spec, [0], workers=0).task
     achieved = torch.linspace(-1, 1, 41, dtype=torch.float64)[:, None]
     desired = torch.full_like(achieved, 0.2)

@@ -24,11 +24,11 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.envs.facts import LARGEST_REWARD
+from hindsight.envs.facts import LARGEST_REWARD, Constancy, finite_row
 from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.specs.spaces import action_of, row_of
+from hindsight.specs.spaces import action_of
 from hindsight.streams import Purpose, stream
 
 #: An environment: its run's seed, and its index within the run.
@@ -69,6 +69,7 @@ class Instances:
         self.spec, self.slots, self.purpose, self.numbers = spec, slots, purpose, numbers
         self.rows = np.frombuffer(memory, row_type(spec))
         self._envs: dict[int, gym.Env[Any, Any]] = {}
+        self._watches: dict[int, Constancy] = {}
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = spec.facts
@@ -100,6 +101,7 @@ class Instances:
         if i not in self._envs:
             self._doing = "making the environment for the start"
             self._envs[i] = self.spec.make()
+            self._watches[i] = Constancy(self.facts.functions, self._envs[i])
         self._begin(i)
         for t in range(int(self.rows[i]["elapsed"])):
             self._doing = f"replay of step {t + 1}"
@@ -119,6 +121,7 @@ class Instances:
         self._observe(i, "next_obs", obs)
         achieved = facts.goal_of(obs, "achieved_goal")
         success = facts.is_success(pursued, obs, info)
+        self._watches[i].check(achieved, pursued, info)
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
             facts.check_ending(achieved, goals, terminated, truncated, success)
@@ -151,14 +154,12 @@ class Instances:
         """Reset to the start of the current episode."""
         self._doing = "reset"
         seed = episode_seed(self.slots[i], self.purpose, int(self.rows[i]["episode"]))
+        self._watches[i].begin()
         self._observe(i, "obs", self._envs[i].reset(seed=seed)[0])
 
     def _observe(self, i: int, field: str, obs: dict[str, Any]) -> None:
         """Write an observation into a field: achieved goal, desired goal, observation."""
-        numbers = row_of(obs, self.facts.spaces)
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"an observation is not finite: {obs}")
-        self.rows[i][field] = numbers
+        self.rows[i][field] = finite_row(obs, self.facts.spaces)
         self._desired[i] = self.facts.goal_of(obs, "desired_goal")
 
 

@@ -16,14 +16,15 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
-from gymnasium.spaces import Discrete, flatdim
+from gymnasium.spaces import flatdim
 from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
-from hindsight.specs.base import EnvironmentSpec, Few
+from hindsight.specs.base import EnvironmentSpec, Few, Success
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
 from hindsight.specs.own_code import digest_of, versions_of
+from hindsight.specs.spaces import action_choices
 
 if TYPE_CHECKING:
     from hindsight.envs.facts import Facts
@@ -36,6 +37,8 @@ KNOWN = ("hindsight.envs", "gymnasium_robotics")
 RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 #: Text that cannot be a file path, such as "dense", "r" in a maze, or "bottom burner".
 WORD = re.compile(r"[\w +-]{0,64}")
+#: A step limit to suggest.
+SOME_LIMIT = 100
 #: Largest number, such as a picture's width.
 LARGEST = 4096
 #: Packages that register environments, and what to install, by the prefix of environments' names.
@@ -61,25 +64,31 @@ class GymnasiumSpec(EnvironmentSpec):
     max_episode_steps: Few | None = None
     #: Whether success ends an episode; None: found by `compute_terminated`, or else by trial.
     terminates: Literal["goal", "never"] | None = None
+    #: Which steps make an episode a success: the last one, or any of them.
+    success: Success = "last"
     #: Reward beyond `compute_reward`: kept under every goal, dropped, or an error.
     rest: Literal["keep", "drop", "refuse"] = "keep"
 
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
-        limit = registered(self.id).max_episode_steps
+        limit, missing = registered(self.id).max_episode_steps, list[str]()
         self._kwargs_open_nothing()
         if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called), closing(self.make()) as env:
-                found = resolve_name("hindsight.envs.facts:own_step_limit")(env)
-            if found is None:
-                raise SpecError(
-                    f"{self.called} has no step limit: set one, such as max_episode_steps=100, or "
-                    "wrap it in gymnasium.wrappers.TimeLimit"
-                )
-            object.__setattr__(self, "max_episode_steps", found)
-        _ = self.facts
+                found = resolve_name("hindsight.envs.trial:own_step_limit")(env, self.called)
+            object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
+            missing = [] if found else [
+                f"{self.called} has no step limit: set one, such as max_episode_steps={SOME_LIMIT}, "
+                "or wrap it in gymnasium.wrappers.TimeLimit"
+            ]  # fmt: skip
+        try:
+            _ = self.facts
+        except SpecError as error:
+            missing.append(str(error))
+        if missing:
+            raise SpecError("; and ".join(missing))
         return self
 
     def _kwargs_open_nothing(self) -> None:
@@ -118,12 +127,15 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def n_choices(self) -> int | None:
-        action = self.facts.action
-        return int(action.n) if isinstance(action, Discrete) else None
+        return self.choices[0] if len(self.choices) == 1 else None
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return action_choices(self.facts.action)
 
     @property
     def action_size(self) -> int:
-        return 1 if self.n_choices else flatdim(self.facts.action)
+        return len(self.choices) or flatdim(self.facts.action)
 
     @property
     def notes(self) -> tuple[str, ...]:

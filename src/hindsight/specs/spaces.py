@@ -16,6 +16,8 @@ from hindsight.specs.errors import SpecError
 Array = NDArray[Any]
 #: Supported spaces of observations and goals.
 KINDS = (Box, Discrete, MultiBinary, MultiDiscrete)
+#: Supported spaces of actions.
+Actions = Box | Discrete | MultiBinary | MultiDiscrete
 
 
 def choices(space: Space[Any]) -> list[Array] | None:
@@ -26,6 +28,13 @@ def choices(space: Space[Any]) -> list[Array] | None:
         pairs = zip(np.ravel(space.start), np.ravel(space.nvec), strict=True)
         return [first + np.arange(n) for first, n in pairs]
     return None
+
+
+def action_choices(space: Space[Any]) -> tuple[int, ...]:
+    """Numbers of choices of an action's discrete components; empty if it is continuous."""
+    if isinstance(space, MultiBinary):
+        return (2,) * flatdim(space)
+    return tuple(len(among) for among in choices(space) or ())
 
 
 def largest(space: Space[Any]) -> NDArray[np.float64]:
@@ -66,10 +75,15 @@ def elements(space: Space[Any], rows: Array) -> Array:
     return rows.reshape(-1, *(space.shape or ())).astype(space.dtype)
 
 
-def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
-    """Scale an action [action] from [-1, 1] to the environment's box, or convert a choice [1]."""
+def action_of(space: Actions, values: NDArray[np.float32]) -> Any:
+    """Scale an action [action] from [-1, 1] to the environment's box, or convert choices [choice].
+
+    The choices of a component are counted from 0.
+    """
     if isinstance(space, Discrete):
         return space.start + int(values[0])
+    if not isinstance(space, Box):
+        return (values.reshape(space.shape) + getattr(space, "start", 0)).astype(space.dtype)
     low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
     scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
     # Rounding must not leave the box.
@@ -87,7 +101,10 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
     if not set(spaces) >= set(GOAL_KEYS):
         what = ", ".join(spaces) or f"a {type(whole).__name__}"
-        how = ""
+        how = (
+            "; hindsight.GoalEnvironment(env, achieved=..., desired=..., tolerance=...) gives it goals "
+            "(docs/your-environment.md)"
+        )
         if isinstance(whole, Tuple):
             how = (
                 ": gymnasium.wrappers.TransformObservation(env, lambda obs: "
@@ -130,12 +147,15 @@ def _has_numbers(space: Space[Any]) -> bool:
     return isinstance(space, KINDS)
 
 
-def policy_outputs(name: str, space: Space[Any]) -> Box | Discrete:
-    """Return an action space; SpecError unless it is Discrete or a bounded Box of floats."""
-    if isinstance(space, Discrete):
-        return space
+def policy_outputs(name: str, space: Space[Any]) -> Actions:
+    """Return an action space; SpecError unless it is discrete or a bounded Box of floats."""
+    if action_choices(space):
+        return space  # type: ignore[return-value]
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        raise SpecError(f"{name}: actions must be a Box of floats or Discrete, not {space}")
+        raise SpecError(
+            f"{name}: actions must be a Box of floats, Discrete, MultiDiscrete or MultiBinary, not "
+            f"{space}"
+        )
     if not space.is_bounded("both"):
         raise SpecError(f"{name}: actions must have bounds, to which [-1, 1] is scaled")
     return space

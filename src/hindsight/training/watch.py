@@ -94,7 +94,8 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
             frames.append(np.array(image, np.uint8))
 
         first = episode_seed((seed, 0), Purpose.EVALUATION_SPAWN, number)
-        _, _, success = episode(act, env, first, where, look)
+        any_success = getattr(where, "success", "last") == "any"
+        _, _, success = episode(act, env, first, where, look, any_success)
         filmed.append(Filmed(frames, speed, success == 1))
     env.close()
     return filmed
