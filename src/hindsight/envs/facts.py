@@ -529,10 +529,11 @@ def _ending(
                 "taken not to end episodes; if one does, training ends with an error (set "
                 "terminates=goal if they do)"
             ]  # fmt: skip
-        why = "could not achieve its goal" if found.in_time else f"of {SECONDS:g} s was too short"
+        why = "could not achieve its goal to find out whether that"
+        if not found.in_time:
+            why = f"of {SECONDS:g} s was too short to find out whether its goal"
         raise SpecError(
-            f"{name} has no compute_terminated, and a trial {why} to find out whether achieving "
-            f"it ends an episode: {WRITE}"
+            f"{name} has no compute_terminated, and a trial {why} ends an episode: {WRITE}"
         )
     reached, goals, successes, ended = map(np.array, zip(*found.steps, strict=True))
     if not ended[successes].any():

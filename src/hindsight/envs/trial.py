@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SUCCESS_KEYS = ("is_success", "success")
 #: How an environment's own step limit is found: so many truncated episodes of one length, within
 #: so many steps and seconds.
-LIMIT_EPISODES, LIMIT_STEPS, LIMIT_SECONDS = 3, 10_000, 4.0
+LIMIT_EPISODES, LIMIT_STEPS, LIMIT_SECONDS = 3, 10_000, 3.0
 #: Steps and resets of a trial, and the seconds after which it decides nothing.
 STEPS, RESETS, SECONDS = 100, 20, 3.0
 #: Distances of the goals moved towards the agent, relative to the distance of the original goal.

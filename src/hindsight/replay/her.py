@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
+from gymnasium import vector
 from gymnasium.spaces import Space
-from gymnasium.vector import AutoresetMode
 
 from hindsight.replay.buffer import Index, Numbers, Relabelling, RowLayout, check_choice
 from hindsight.replay.fields import (
@@ -175,7 +175,7 @@ class HindsightReplayBuffer(FieldBuffer):
         environment lacks these methods, or resets by itself.
         """
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
-        if mode not in (None, AutoresetMode.DISABLED):
+        if mode not in (None, vector.AutoresetMode.DISABLED):
             raise ValueError(
                 f"env: {mode} is not allowed, because next_obs must be the observation after the "
                 "step, not after a reset; make it with autoreset_mode=AutoresetMode.DISABLED"

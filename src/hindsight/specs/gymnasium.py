@@ -4,6 +4,7 @@ Validation makes the environment once per process to read its spaces, so that er
 anything is trained.
 """
 
+import difflib
 import importlib
 import io
 import json
@@ -12,6 +13,7 @@ import re
 import sys
 from contextlib import closing, redirect_stderr, redirect_stdout
 from functools import cache
+from importlib.metadata import version
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -21,8 +23,7 @@ from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
 from hindsight.specs.base import EnvironmentSpec, Few, Success
-from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
+from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.own_code import digest_of, versions_of
 from hindsight.specs.spaces import action_choices
 
@@ -37,6 +38,8 @@ KNOWN = ("hindsight.envs", "gymnasium_robotics")
 RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 #: Text that cannot be a file path, such as "dense", "r" in a maze, or "bottom burner".
 WORD = re.compile(r"[\w +-]{0,64}")
+#: The version at the end of an environment's id.
+VERSION = re.compile(r"-v\d+$")
 #: A step limit to suggest.
 SOME_LIMIT = 100
 #: Largest number, such as a picture's width.
@@ -174,6 +177,8 @@ class GymnasiumSpec(EnvironmentSpec):
         try:
             env = gym.make(self.id, disable_env_checker=True, **given)
         except Exception as error:
+            if why := _outdated(self.id, error):
+                raise SpecError(why) from None
             unknown_key = isinstance(error, TypeError) and is_known(self.id)
             if unknown_key or isinstance(error, gym.error.Error):
                 raise SpecError(
@@ -219,8 +224,36 @@ def registered(name: str) -> Any:
     try:
         return gym.spec(bare)
     except gym.error.Error as error:
-        meant = guess(name, ENVIRONMENTS) or f": {_one_line(error)}"
+        newest, title = _newest(), VERSION.sub("", bare)
+        close = difflib.get_close_matches(title, newest, n=1)
+        within = module and f"{module}:"
+        meant = f"; did you mean {newest[close[0]]!r}?" if close else f": {_one_line(error)}"
+        if title in newest:  # another version of it
+            meant = f": use '{within}{newest[title]}'"
         raise SpecError(f"{name!r} is unknown{meant}") from None
+
+
+def _newest() -> dict[str, str]:
+    """The ids of the newest versions of all registered environments, by their names."""
+    specs = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
+    return {VERSION.sub("", spec.id): spec.id for spec in specs}
+
+
+def _outdated(name: str, error: Exception) -> str:
+    """Why an environment of gymnasium-robotics cannot be made, by its version or MuJoCo's; or ""."""
+    entry, (package, to_install) = str(registered(name).entry_point), ROBOTICS
+    if not entry.startswith(f"{package}."):
+        return ""
+    if ":MujocoPy" in entry:
+        newest = _newest()[VERSION.sub("", name.rpartition(":")[2])]
+        return f"{name} needs mujoco_py, which is no longer maintained: use {newest!r}"
+    if not isinstance(error, AssertionError | ImportError | gym.error.DependencyNotInstalled):
+        return ""
+    pairs = (f"{x} {version(x)}" for x in ("gymnasium-robotics", "mujoco"))
+    return (
+        f"{name} cannot be made with {' and '.join(pairs)}: pip install {to_install}, in a fresh "
+        "environment, since replacing mujoco in this one may break it"
+    )
 
 
 def _import(module: str, name: str) -> None:

@@ -6,12 +6,20 @@ Boxes and bits keep their numbers; discrete values are encoded one-hot.
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, flatdim
 from numpy.typing import NDArray
 
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import SpecError
+
+if gymnasium.__version__.startswith("0."):
+    raise SpecError(
+        f"hindsight needs gymnasium 1.0 or newer, but found {gymnasium.__version__}, which another "
+        "package may have asked for: pip install 'gymnasium>=1.0', in an environment of its own if "
+        "that package needs the older one"
+    )
 
 Array = NDArray[Any]
 #: Supported spaces of observations and goals.
