@@ -366,10 +366,10 @@ def evaluate(
         )
     if len(found) > 1:
         means = np.array([result.return_mean for result in found])
-        success = np.mean([result.success_rate for result in found])
+        rate = np.mean([result.success_rate for result in found])
         typer.echo(
             f"{len(found)} runs: return {means.mean():.3f} ± {means.std():.3f} between runs, "
-            f"success {success:.3f}"
+            f"success {rate:.3f}"
         )
 
 

@@ -13,7 +13,7 @@ from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -31,9 +31,6 @@ from hindsight.envs.trial import (
 )
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.spaces import Actions, Array, policy_inputs, policy_outputs, row_of
-
-#: (rewards [n], achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n]
-SuccessTest = Callable[[Array, Array, Array], NDArray[np.bool_]]
 
 #: Finds a function of goals in an instance of an environment.
 Find = Callable[[gym.Env[Any, Any]], Callable[..., Any] | None]
@@ -59,24 +56,6 @@ WRITE = (
 # --- an environment's functions of goals ----------------------------------------------------------
 
 
-class Watched(dict[str, Any]):
-    """A step's info that records whether it was read."""
-
-    was_read = False
-
-    def __getitem__(self, key: str) -> Any:
-        self.was_read = True
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        self.was_read = True
-        return super().__contains__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.was_read = True
-        return super().get(key, default)
-
-
 class OfGoals:
     """An environment's function of goals, called for many goals at once.
 
@@ -95,23 +74,22 @@ class OfGoals:
         """
         self.what, self._find = what, find
         self._function: Any = find(env)
-        watched = Watched(info or {})  # some environments return None
         goals = np.stack([achieved, desired, achieved]), np.stack([desired, desired, achieved])
-        together = self._tried(self._batch, *goals, watched)
-        began = time.perf_counter()
-        each = self._tried(self._singles, *goals, watched)
-        self.seconds = (time.perf_counter() - began) / 3  # per goal
+        # The default for `info`: none or, if the function needs it, that of this step.
+        for self._info in ({}, dict(info or {})):  # some environments return None
+            together = self._tried(self._batch, *goals, self._info)
+            began = time.perf_counter()
+            each = self._tried(self._singles, *goals, self._info)
+            self.seconds = (time.perf_counter() - began) / 3  # per goal
+            if not isinstance(together, Exception) or not isinstance(each, Exception):
+                break
+        self.one_at_a_time = isinstance(together, Exception)
         if isinstance(together, Exception):
             if isinstance(each, Exception):
                 raise EnvironmentFailure.of(f"{what} of 3 goals failed", together) from together
-            self.one_at_a_time = True
-        elif isinstance(each, Exception):
-            self.one_at_a_time = False
-        else:
+        elif not isinstance(each, Exception):
             self.one_at_a_time = not np.allclose(together, each, equal_nan=True)
-        self.reads_info = watched.was_read
-        #: The default for `info`.
-        self._info: Mapping[str, Any] = dict(watched) if self.reads_info else {}
+        self.reads_info = bool(self._info)
 
     def of(self, env: gym.Env[Any, Any]) -> "OfGoals":
         """The same function of another instance."""
@@ -122,7 +100,7 @@ class OfGoals:
     def __call__(
         self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
     ) -> NDArray[np.float32]:
-        """The values [n] for goals [n, *goal] with one `info`; None: that of the first step.
+        """The values [n] for goals [n, *goal] with one `info`; None: the default.
 
         Raises EnvironmentFailure if the function raises, or returns no number.
         """
@@ -163,6 +141,21 @@ class OfGoals:
             return error
 
 
+class SuccessTest(NamedTuple):
+    """Tells which goals are achieved: by a function of goals, by the reward, or by both."""
+
+    name: str  # of the function
+    asks: OfGoals
+    best: float | None  # reward of a success at least; None: any
+
+    def __call__(self, found: Array, achieved: Array, desired: Array) -> NDArray[np.bool_]:
+        """Which goals [n, *goal] are achieved, [n], given their rewards [n]."""
+        enough = np.ones(len(found), bool) if self.best is None else found >= np.float32(self.best)
+        if self.name == "compute_reward":
+            return enough
+        return enough & (self.asks(achieved, desired) != 0)
+
+
 def nearby(achieved: Array, desired: Array) -> tuple[Array, Array]:
     """Goals [*goal] as given, and moved closer or further apart by a rounding error, [n, *goal]."""
     if not np.issubdtype(achieved.dtype, np.floating):
@@ -189,10 +182,14 @@ class Facts:
     achieved_reward: float  # the reward if achieved and desired goal are equal
     terminates_on_success: bool
     success_test: SuccessTest
-    #: The functions of goals that decide rewards and terminations, by name.
-    functions: Mapping[str, OfGoals]
     #: Messages for the user before training, one sentence each.
     notes: tuple[str, ...]
+
+    def watch(self, env: gym.Env[Any, Any]) -> "Constancy":
+        """Watches the functions that decide about goals in an instance that is about to step."""
+        return Constancy(
+            {"compute_reward": self.rewards, self.success_test.name: self.success_test.asks}, env
+        )
 
     @property
     def goal(self) -> Space[Any]:
@@ -247,34 +244,21 @@ class Facts:
             )
 
     def beyond(
-        self, reward: float, achieved: Array, desired: Sequence[Array], info: Mapping[str, Any]
+        self, reward: float, achieved: Array, desired: Sequence[Array]
     ) -> tuple[float, float]:
         """What a reward is beyond that of the goal pursued: what no goal explains, and what the
         move of the goal by the step explains.
 
         `desired` holds the goals before and after the step.  Rounding errors of the goals are
         tolerated.
-
-        Raises ValueError if the contribution of `info` depends on the goal.
         """
 
         def explains(found: NDArray[np.float32]) -> bool:
             return bool(np.isclose(found, reward, rtol=1e-4, atol=1e-6).any())
 
-        # The rewards of the goal pursued and, for comparison, of the goal achieved.
-        pair = np.stack([achieved, achieved]), np.stack([desired[0], achieved])
-        expected = self.rewards(*pair)
-        if self.rewards.reads_info:
-            adds = self.rewards(*pair, info) - expected
-            if not np.isclose(adds[0], adds[1], rtol=1e-4, atol=1e-5):
-                raise ValueError(
-                    f"in compute_reward, the contribution of info depends on the goal "
-                    f"({adds[0]:+g} and {adds[1]:+g}), so relabelled rewards are unknown; for an "
-                    "agent of your own, HindsightReplayBuffer(copy_infos=True) passes it the "
-                    "steps' infos (docs/replay.md)"
-                )
         pursued, moved = desired
-        if explains(expected[:1]) or explains(self.rewards(*nearby(achieved, pursued))):
+        expected = self.rewards(achieved[None], pursued[None])
+        if explains(expected) or explains(self.rewards(*nearby(achieved, pursued))):
             return 0.0, 0.0
         more = reward - float(expected[0])
         if explains(self.rewards(*nearby(achieved, moved))):
@@ -283,57 +267,62 @@ class Facts:
 
 
 class Constancy:
-    """Watches that an environment's functions of goals depend on their arguments alone.
+    """Watches that an environment's functions of goals depend on the goals alone.
 
-    Relabelled rewards are asked of one instance, later.  So the instance that steps has to return
-    what that one returns for the same goals, but for a part that all goals share, and that one has
-    to return again what it returned at first.
+    Relabelling asks one instance for rewards, later and without a step's info.  So the instance
+    that steps may return more or less, but by the same under all goals, and the one that is asked
+    must always return the same.
     """
 
     def __init__(self, functions: Mapping[str, OfGoals], env: gym.Env[Any, Any]) -> None:
         self._functions = [(name, asked, asked.of(env)) for name, asked in functions.items()]
-        #: Achieved and desired goals [goal, *goal] of the first steps, and what was returned.
+        #: Achieved and desired goals [3, *goal] of the first steps, and what was returned for them.
         self._kept: list[tuple[Array, Array, list[Array]]] = []
         self._first: Array | None = None  # the first goal achieved in the episode
 
     def begin(self) -> None:
-        """Begin an episode.  Raises ReadsState if a function returns something else than before."""
+        """Begin an episode; raises ReadsState if a function returns something else than before."""
         self._first = None
-        if not self._kept:
-            return
-        achieved, desired = (np.concatenate([kept[i] for kept in self._kept]) for i in (0, 1))
-        for i, (name, asked, _) in enumerate(self._functions):
-            now, then = asked(achieved, desired), np.concatenate([k[2][i] for k in self._kept])
-            if len(other := np.flatnonzero(~np.isclose(now, then, rtol=1e-4, atol=1e-5))):
-                raise _reads_state(name, then[other[0]], "at first", now[other[0]], "later")
+        if self._kept:
+            achieved, desired, before = zip(*self._kept, strict=True)
+            goals = np.concatenate(achieved), np.concatenate(desired)
+            for i, (name, asked, _) in enumerate(self._functions):
+                then = np.concatenate([answers[i] for answers in before])
+                _compare(name, asked(*goals), "now", then, "at first")
 
     def check(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> None:
-        """Compare both instances on a step's goals [*goal]; raises ReadsState if they differ."""
-        first = self._first = achieved if self._first is None else self._first
-        goals = np.stack([achieved] * 3), np.stack([desired, achieved, first])
-        for name, asked, own in self._functions:
-            expected, found = asked(*goals, info), own(*goals, info)
+        """Raise ReadsState if a step's info, or the instance, matters to some goals only."""
+        self._first = achieved if self._first is None else self._first
+        goals = np.stack([achieved] * 3), np.stack([desired, achieved, self._first])
+        answers = [asked(*goals) for _, asked, _ in self._functions]
+        for (name, asked, own), expected in zip(self._functions, answers, strict=True):
+            found = own(*goals, info)
             more = found - expected
-            if (np.abs(more - more[0]) <= 1e-5 + 1e-4 * abs(more[0])).all():
+            # A fall ends an episode under every goal.
+            shared = np.ptp(more) <= 1e-5 + 1e-4 * np.abs(more).max()
+            if shared or (name != "compute_reward" and found.all()):
                 continue
-            if name == "compute_reward" or not found.all():  # a fall ends it under every goal
-                i = int(np.argmax(np.abs(more - more[0] * (more[0] != more[-1]))))
-                raise _reads_state(
-                    name, found[i], "in the environment that took the step",
-                    expected[i], "in another one",
-                )  # fmt: skip
+            here = asked(*goals, info)
+            _compare(name, found, "in the environment that took the step", here, "in another one")
+            raise ReadsState(
+                f"in {name}, the contribution of info depends on the goal ({more.min():+g} and "
+                f"{more.max():+g}), so relabelled rewards are unknown; for an agent of your own, "
+                "HindsightReplayBuffer(copy_infos=True) passes it the steps' infos (docs/replay.md)"
+            )
         if len(self._kept) < KEPT:
-            answers = [asked(*goals) for _, asked, _ in self._functions]
             self._kept.append((*goals, answers))
 
 
-def _reads_state(name: str, one: float, where: str, other: float, elsewhere: str) -> ReadsState:
-    return ReadsState(
-        f"{name} reads the environment's own state: for the same goals it returned {one + 0.0:g} {where} "
-        f"and {other + 0.0:g} {elsewhere}, so those of relabelled goals are unknown; make what it reads "
-        "(a gripper, a tolerance) part of achieved_goal and desired_goal, or keep it the same "
-        "throughout a training"
-    )
+def _compare(name: str, found: Array, where: str, other: Array, elsewhere: str) -> None:
+    """Raise ReadsState, with two of the values [n], unless both are equal."""
+    for one, another in zip(found + 0.0, other + 0.0, strict=True):
+        if abs(one - another) > 1e-5 + 1e-4 * abs(another):
+            raise ReadsState(
+                f"{name} reads the environment's own state: for the same goals it returned {one:g} "
+                f"{where} and {another:g} {elsewhere}, so those of relabelled goals are unknown; "
+                "make what it reads (a gripper, a tolerance) part of achieved_goal and "
+                "desired_goal, or keep it the same throughout a training"
+            )
 
 
 def facts_of(
@@ -367,7 +356,7 @@ def facts_of(
     desired = np.asarray(obs["desired_goal"], goal.dtype).reshape(goal.shape or ())
     step = achieved, desired, info
     rewards = OfGoals(
-        f"{name}: compute_reward", lambda env: _method(env, "compute_reward"), env, *step
+        f"{name}: compute_reward", partial(_method, name="compute_reward"), env, *step
     )
     lines = []
     if rewards.one_at_a_time:
@@ -395,40 +384,40 @@ def facts_of(
             raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
         lines.append(f"{line}; {REST[rest]}")
     known = _tests(name, env, rewards, best, step)
-    tests = {key: test for key, (test, _) in known.items()}
-    usual = next(iter(tests))
-    if terminates == "goal" and usual == "compute_reward" and _is_dense(rewards, *step[:2]):
+    test, has_terminated = known[0], _method(env, "compute_terminated") is not None
+    if terminates == "goal" and test.name == "compute_reward" and _is_dense(rewards, *step[:2]):
         raise SpecError(
             f"{name}: compute_reward changes with every distance, so it does not tell which goals "
             "end an episode: write `def compute_terminated(self, achieved_goal, desired_goal, "
             "info): return ...` that returns True if a goal does"
         )
-    has_terminated = _method(env, "compute_terminated") is not None
     told = terminates is not None or has_terminated
-    functions = {usual: known[usual][1], "compute_reward": rewards}
     with closing(make()) as other:
-        watch = Constancy(functions, other)
+        watch = Constancy({"compute_reward": rewards, test.name: test.asks}, other)
         try:
             found = tried(other, best, watch, DISTANCES[:1] if told else DISTANCES)
         except ReadsState as error:
             raise SpecError(f"{name}: {error}") from None
-    key, ends, said = _ending(name, tests, has_terminated, rewards, found, terminates)
-    starts = [np.stack(goals) for goals in zip(*found.starts, strict=True)]
-    if starts and (share := tests[key](rewards(*starts), *starts)).any():
-        said.append(
-            f"{share.sum()} of {len(share)} trial episodes began at their goal, where doing "
-            "nothing may count as success"
-        )
+    if told:
+        ends = terminates == "goal" if terminates else test.name == "compute_terminated"
+    else:
+        test, ends, line = _ending(name, known, rewards, found)
+        lines.append(line)
+    if found.starts:
+        begun, wanted = (np.stack(each) for each in zip(*found.starts, strict=True))
+        if (share := test(rewards(begun, wanted), begun, wanted)).any():
+            lines.append(
+                f"{share.sum()} of {len(share)} trial episodes began at their goal, where doing "
+                "nothing may count as success"
+            )
     if found.moves_on:
-        said.append(
+        lines.append(
             "an episode went on after its success with another goal; success is that of its last "
             "step (success=any: of any step)"
         )
     assert env.spec is not None and env.spec.max_episode_steps is not None
-    notes = tuple(f"{name}: {line}" for line in [*lines, *said])
-    limit = env.spec.max_episode_steps
-    asked = {"compute_reward": rewards, **({key: known[key][1]} if key != usual else functions)}
-    return Facts(spaces, action, limit, rewards, best, ends, tests[key], asked, notes)
+    notes, limit = tuple(f"{name}: {line}" for line in lines), env.spec.max_episode_steps
+    return Facts(spaces, action, limit, rewards, best, ends, test, notes)
 
 
 def finite_row(
@@ -459,44 +448,34 @@ def _tests(
     rewards: OfGoals,
     best: float,
     step: tuple[Array, Array, Mapping[str, Any]],
-) -> dict[str, tuple[SuccessTest, OfGoals]]:
-    """The success tests of an environment, the first one first, and the functions that they call.
+) -> list[SuccessTest]:
+    """The success tests of an environment, the first one first.
 
     `step` has the goals achieved and pursued, and the info, of the first step.
     """
-    achieved, desired, info = step
 
-    def by_reward(found: Array, achieved: Array, desired: Array) -> NDArray[np.bool_]:
-        return found >= np.float32(best)
-
-    def test_of(key: str, find: Find) -> dict[str, tuple[SuccessTest, OfGoals]]:
+    def test_of(key: str, find: Find, least: float | None) -> list[SuccessTest]:
         """The function as a success test; none if by it a goal does not achieve itself."""
-        asks = OfGoals(f"{name}: {key}", find, env, achieved, desired, info)
-        if not asks(desired[None], desired[None])[0]:
-            return {}
-        return {key: (lambda found, achieved, desired: asks(achieved, desired) != 0, asks)}
+        asks = OfGoals(f"{name}: {key}", find, env, *step)
+        goal = step[1][None]
+        return [SuccessTest(key, asks, least)] if asks(goal, goal)[0] else []
 
-    known = dict[str, tuple[SuccessTest, OfGoals]]()
+    known = list[SuccessTest]()
     if _method(env, "compute_terminated") is not None:
-        known = test_of("compute_terminated", lambda env: _method(env, "compute_terminated"))
-        if known and not _is_dense(rewards, achieved, desired):
-            # A fall may end an episode without achieving its goal.
-            ends, asks = known["compute_terminated"]
-            known = {"compute_terminated": (lambda *case: ends(*case) & by_reward(*case), asks)}
-    if not known:
-        for place, key in product(("", "task"), SUCCESS):
-            if callable(_success_of(env, place, key)):
-                with suppress(Exception):  # a method of that name with another meaning
-                    known = test_of(key, partial(_success_of, place=place, key=key))
-                break
-    known["compute_reward"] = by_reward, rewards
-    return known
+        # A fall may end an episode without achieving its goal.
+        least = None if _is_dense(rewards, *step[:2]) else best
+        known = test_of("compute_terminated", partial(_method, name="compute_terminated"), least)
+    places = product(("", "task"), SUCCESS)
+    found = next((place for place in places if _success_of(env, *place) is not None), None)
+    if found is not None and not known:
+        with suppress(Exception):  # a method of that name with another meaning
+            known = test_of(found[1], lambda env: _success_of(env, *found), None)
+    return [*known, SuccessTest("compute_reward", rewards, best)]
 
 
-def _success_of(env: gym.Env[Any, Any], place: str, key: str) -> Callable[..., Any] | None:
-    """The success test `key` of an environment or its part `place`, with the info as an argument."""
-    owner = getattr(env.unwrapped, place, None) if place else env.unwrapped
-    function = getattr(owner, key, None)
+def _success_of(env: gym.Env[Any, Any], part: str, key: str) -> Callable[..., Any] | None:
+    """The success test `key` of an environment or its part, with the info as an argument."""
+    function = getattr(getattr(env.unwrapped, part, None) if part else env.unwrapped, key, None)
     if not callable(function):
         return None
     return lambda achieved, desired, info: function(achieved, desired)
@@ -507,28 +486,20 @@ def _is_dense(rewards: OfGoals, achieved: Array, desired: Array) -> bool:
 
 
 def _ending(
-    name: str,
-    known: Mapping[str, SuccessTest],
-    has_terminated: bool,
-    rewards: OfGoals,
-    found: Evidence,
-    terminates: str | None,
-) -> tuple[str, bool, list[str]]:
-    """The key of the success test, whether success ends an episode, and messages about it.
+    name: str, known: Sequence[SuccessTest], rewards: OfGoals, found: Evidence
+) -> tuple[SuccessTest, bool, str]:
+    """The success test, whether success ends an episode, and a message about it, from a trial.
 
-    Raises:
-        SpecError: goals end episodes, or may, and it is unknown which.
+    Raises SpecError if goals end episodes, or may, and it is unknown which.
     """
-    first = next(iter(known))
-    if terminates is not None or has_terminated:
-        return first, (terminates == "goal") if terminates else first == "compute_terminated", []
     if not found.in_time or not any(step.success for step in found.steps):
         if found.in_time and not found.terminates:
-            return first, False, [
+            line = (
                 "a trial could not achieve a goal, and no episode was terminated, so goals are "
                 "taken not to end episodes; if one does, training ends with an error (set "
                 "terminates=goal if they do)"
-            ]  # fmt: skip
+            )
+            return known[0], False, line
         why = "could not achieve its goal to find out whether that"
         if not found.in_time:
             why = f"of {SECONDS:g} s was too short to find out whether its goal"
@@ -537,16 +508,16 @@ def _ending(
         )
     reached, goals, successes, ended = map(np.array, zip(*found.steps, strict=True))
     if not ended[successes].any():
-        return first, False, ["reaching a goal does not end an episode, whichever the goal"]
+        return known[0], False, "reaching a goal does not end an episode, whichever the goal"
     case = rewards(reached, goals), reached, goals
-    agrees = [one for one, asks in known.items() if np.array_equal(asks(*case), ended)]
+    agrees = [test for test in known if np.array_equal(test(*case), ended)]
     if not agrees:
         raise SpecError(
             f"{name} ends an episode when its goal is achieved, but it is unknown when other goals "
             f"would have ended it: {WRITE}"
         )
     line = (
-        f"its episodes end at their goal; {agrees[0]} decides when other goals end them "
+        f"its episodes end at their goal; {agrees[0].name} decides when other goals end them "
         "(terminates=never: they do not)"
     )
-    return agrees[0], True, [line]
+    return agrees[0], True, line

@@ -28,9 +28,9 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         )
 
     Observations become dictionaries of `achieved_goal`, `desired_goal` and `observation`, the
-    environment's own, flattened if it is a dictionary or a tuple.  The reward becomes one of goals:
-    `reward` of both, or -1 until the goal is achieved and 0 then.  `info["is_success"]` says whether
-    it is.  An episode also ends where the environment ends it.
+    environment's own, flattened if it is a dictionary or a tuple.  The reward becomes one of goals,
+    and `info["is_success"]` says whether a step achieved its goal.  An episode also ends where the
+    environment ends it.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
             achieved, desired: functions of the environment, its observation and info (a step's is
                 added to the reset's), which return the goal that is achieved and the one that is
                 pursued, arrays of the same shape.
-            reward: a function of achieved and desired goals [n, *goal] that returns rewards [n].
+            reward: a function of achieved and desired goals [n, *goal] that returns rewards [n];
+                None: 0 if the goal is achieved, else -1.
             tolerance: a goal is achieved within this Euclidean distance, or within these of each
                 coordinate, [*goal].  None: where the reward is that of a goal that equals it.
             terminates: whether achieving the goal ends the episode.
             seed: called as `seed(env, seed)` before each reset with a seed, for environments that
                 draw from elsewhere; `lambda env, seed: numpy.random.seed(seed)`.
 
-        Raises:
-            SpecError: neither reward nor tolerance is given, or the goals differ in shape.
+        Raises SpecError if both reward and tolerance are None.
         """
         super().__init__(env)
         if reward is None and tolerance is None:
@@ -69,14 +69,10 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         self._flat = not isinstance(env.observation_space, KINDS)
         own = flatten_space(env.observation_space) if self._flat else env.observation_space
         obs, info = env.reset(seed=0)
-        shapes = [np.shape(find(env, obs, info)) for find in (achieved, desired)]
-        if shapes[0] != shapes[1]:
-            raise SpecError(
-                f"GoalEnvironment: achieved returned a goal of shape {shapes[0]}, desired one of "
-                f"shape {shapes[1]}; they must be alike"
-            )
-        goal = Box(-np.inf, np.inf, shapes[0], np.float64)
-        self.observation_space = Dict(dict(zip(GOAL_KEYS, (goal, goal, own), strict=True)))
+        shapes = (np.shape(find(env, obs, info)) for find in (achieved, desired))
+        goals = [Box(-np.inf, np.inf, shape, np.float64) for shape in shapes]
+        self._shape = goals[0].shape
+        self.observation_space = Dict(dict(zip(GOAL_KEYS, (*goals, own), strict=True)))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         if seed is not None and self._seed is not None:
@@ -100,9 +96,8 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         goals = np.asarray(achieved_goal, float), np.asarray(desired_goal, float)
         if self._reward is None:
             return np.where(self._is_achieved(*goals), 0.0, -1.0)
-        shape = self.observation_space["achieved_goal"].shape
-        rows = [x.reshape(-1, *shape) for x in goals]
-        return np.reshape(self._reward(*rows), goals[0].shape[: goals[0].ndim - len(shape)])
+        rows = [x.reshape(-1, *self._shape) for x in goals]
+        return np.reshape(self._reward(*rows), goals[0].shape[: goals[0].ndim - len(self._shape)])
 
     def compute_terminated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
@@ -116,12 +111,14 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
             best = self.compute_reward(desired, desired, {})
             return self.compute_reward(achieved, desired, {}) >= best
         apart = np.abs(np.asarray(achieved, float) - desired)
-        axes = tuple(range(-len(self.observation_space["achieved_goal"].shape), 0))
+        axes = tuple(range(-len(self._shape), 0))
         if np.ndim(self._tolerance):
             return (apart <= self._tolerance).all(axes)
         return np.sqrt(np.square(apart).sum(axes)) <= self._tolerance
 
     def _observe(self, obs: Any) -> dict[str, Any]:
-        goals = [np.array(f(self.env, obs, self._info), float) for f in (self._achieved, self._desired)]
+        goals = [
+            np.array(f(self.env, obs, self._info), float) for f in (self._achieved, self._desired)
+        ]
         own = flatten(self.env.observation_space, obs) if self._flat else obs
         return dict(zip(GOAL_KEYS, (*goals, own), strict=True))

@@ -5,6 +5,7 @@ end at their goal.  Decisions follow from a fixed number of steps: what takes to
 nothing, so that a slower machine asks instead of deciding otherwise.
 """
 
+import inspect
 import operator
 import sys
 import time
@@ -37,8 +38,8 @@ LIMIT_EPISODES, LIMIT_STEPS, LIMIT_SECONDS = 3, 10_000, 3.0
 STEPS, RESETS, SECONDS = 100, 20, 3.0
 #: Distances of the goals moved towards the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
-#: Resets that show where the goal is held, how deep and in how many objects it is looked for.
-LOOKS, DEPTH, OBJECTS = 4, 4, 2000
+#: Resets that show where the goal is held, and objects in which it is looked for, nearest first.
+LOOKS, OBJECTS = 4, 1000
 
 
 class ReadsState(SpecError):
@@ -96,10 +97,9 @@ def driven(env: gym.Env[Any, Any], steps: int) -> Iterator[tuple[int, Any, tuple
     for episode in count():
         obs = deepcopy(env.reset(seed=episode)[0])
         for number in count(1):
-            result = env.step(still if episode % 2 else env.action_space.sample())
-            after, *others = result
-            yield number, obs, (after := deepcopy(after), *others)
-            obs, taken = after, taken + 1
+            result = deepcopy(env.step(still if episode % 2 else env.action_space.sample()))
+            yield number, obs, result
+            obs, taken = result[0], taken + 1
             if taken == steps:
                 return
             if result[2] or result[3]:
@@ -108,78 +108,63 @@ def driven(env: gym.Env[Any, Any], steps: int) -> Iterator[tuple[int, Any, tuple
 
 def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
     """Steps after which an environment truncates all of its episodes itself; None: unknown."""
-    lengths, began, said = list[int](), time.monotonic(), False
+    lengths, began = list[int](), time.monotonic()
+    print(
+        f"{name}: no step limit is registered; looking for its own in trial episodes, for at most "
+        f"{LIMIT_SECONDS:g} s",
+        file=sys.stderr,
+    )
     for number, _, (_, _, _, truncated, _) in driven(env, LIMIT_STEPS):
         lengths += [number] if truncated else []
         if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
             return None
         if len(lengths) == LIMIT_EPISODES:
             return lengths[0]
-        seconds = time.monotonic() - began
-        if seconds > 1 and not said:
-            said = True
-            print(
-                f"{name}: no step limit is registered; looking for its own in trial episodes, for "
-                f"at most {LIMIT_SECONDS:g} s",
-                file=sys.stderr,
-            )
-        if seconds > LIMIT_SECONDS:
+        if time.monotonic() - began > LIMIT_SECONDS:
             return None
     return None
 
 
 def tried(
-    env: gym.Env[Any, Any],
-    best: float,
-    watch: "Constancy",
-    distances: Sequence[float] = DISTANCES,
+    env: gym.Env[Any, Any], best: float, watch: "Constancy", distances: Sequence[float]
 ) -> Evidence:
     """Drive an environment, then move its goal to these `distances` from the agent.
 
-    If info does not tell, a step succeeds whose reward is at least `best`.  Raises
-    the ReadsState of `watch`, which sees the driven steps.  What the environment raises ends the trial: training will report it.
+    If info does not tell, a step succeeds whose reward is at least `best`.  `watch` sees the driven
+    steps, and may raise ReadsState.  Anything else that is raised ends the trial, since training
+    will report it.
     """
-    found, began = Evidence(), time.monotonic()
+    found, began, moves = Evidence(), time.monotonic(), False
 
-    def note(pursued: Array, result: tuple[Any, ...]) -> tuple[Array, bool]:
-        """Record a step; returns the goal after it, and whether it succeeded and went on."""
-        after, reward, terminated, truncated, info = result
+    def note(pursued: Array, result: tuple[Any, ...]) -> Tried:
+        after, reward, terminated, _, info = result
         said, achieved = success_in(info), np.array(after["achieved_goal"])
         success = bool(np.float32(reward) >= np.float32(best) if said is None else said)
-        found.steps.append(Tried(achieved, pursued, success, bool(terminated)))
-        if time.monotonic() - began > SECONDS:
-            found.in_time = False
+        found.in_time = time.monotonic() - began < SECONDS
+        if not found.in_time:
             raise TimeoutError
-        return np.array(after["desired_goal"]), success and not (terminated or truncated)
+        found.steps.append(Tried(achieved, pursued, success, bool(terminated)))
+        return found.steps[-1]
 
     try:
-        moves, reached = False, None
         for number, obs, result in driven(env, STEPS):
             pursued = np.array(obs["desired_goal"])
-            if number > 1 and reached is not None:
-                found.moves_on |= bool(np.any(pursued != reached))
-            after, goes_on = note(pursued, result)
-            last = found.steps[-1]
+            step = note(pursued, result)
             if number == 1:
                 watch.begin()
-            watch.check(last.achieved, pursued, result[4])
+            watch.check(step.achieved, pursued, result[-1])
+            found.terminates |= step.ended
             # Another end than at the goal, such as a fall, says nothing about goals.
-            found.steps[-1] = last._replace(ended=last.ended and last.success)
-            found.terminates |= last.ended
-            reached = pursued if goes_on else None
-            moves |= not last.success and bool(np.any(after != pursued))
+            found.steps[-1] = step._replace(ended=step.ended and step.success)
+            moves |= not step.success and not np.array_equal(result[0]["desired_goal"], pursued)
         if moves:  # by which goal a step was judged is unknown
             found.steps.clear()
         for seed in range(RESETS):
-            if time.monotonic() - began > SECONDS:
-                break
-            obs, _ = env.reset(seed=seed)
-            found.starts.append((np.array(obs["achieved_goal"]), np.array(obs["desired_goal"])))
+            obs = deepcopy(env.reset(seed=seed)[0])
+            found.starts.append((obs["achieved_goal"], obs["desired_goal"]))
         for goal, action, result in _with_goals_moved(env, distances):
-            _, goes_on = note(goal, result)
-            if goes_on:
-                found.moves_on |= bool(np.any(env.step(action)[0]["desired_goal"] != goal))
-        found.moves_on &= not moves
+            if note(goal, result).success and not (moves or result[2] or result[3]):
+                found.moves_on |= not np.allclose(env.step(action)[0]["desired_goal"], goal)
     except ReadsState:
         raise
     except Exception:  # which may not bear being changed
@@ -225,17 +210,11 @@ def _places(env: gym.Env[Any, Any], goal: Array) -> dict[Any, tuple[Any, Any, An
     Keys are the path and the number's index, None for the whole goal; values are the owner of the
     attribute or item, its name, and its value.
     """
-    found, flat, seen = {}, np.ravel(goal), set[int]()
-    queue: deque[tuple[tuple[Any, ...], Any]] = deque()
-    wrapper: Any = env
-    while True:
-        queue.append(((len(queue),), wrapper))
-        if wrapper is wrapper.unwrapped:
-            break
-        wrapper = wrapper.env
+    found, flat, seen = dict[Any, tuple[Any, Any, Any]](), np.ravel(goal), set[int]()
+    queue: deque[tuple[tuple[Any, ...], Any]] = deque([((), env)])
     while queue and len(seen) < OBJECTS:
         path, owner = queue.popleft()
-        if id(owner) in seen or len(path) > DEPTH:
+        if id(owner) in seen:
             continue
         seen.add(id(owner))
         for key, value in _parts(owner):
@@ -254,11 +233,10 @@ def _parts(owner: Any) -> list[tuple[Any, Any]]:
     """Attributes of an object that can be set, or items of a dictionary or a list."""
     if isinstance(owner, dict | list | tuple):
         return list(owner.items() if isinstance(owner, dict) else enumerate(owner))
-    kind = type(owner)
-    if isinstance(owner, type | ModuleType | Space) or callable(owner):
+    if isinstance(owner, type | ModuleType | Space) or inspect.isroutine(owner):
         return []
     names = set(getattr(owner, "__dict__", ()))
-    for base in kind.__mro__[:-1]:
+    for base in type(owner).__mro__[:-1]:
         names.update(getattr(base, "__slots__", ()))
         names.update(key for key, x in vars(base).items() if isinstance(x, property) and x.fset)
     parts = []
@@ -270,9 +248,7 @@ def _parts(owner: Any) -> list[tuple[Any, Any]]:
 
 def _numbers(value: Any) -> Array | None:
     """The numbers [n] of a number, an array, a list or a tuple; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.ndarray | np.generic | list | tuple):
-        return None
-    with suppress(ValueError):  # parts of different lengths
+    with suppress(Exception):
         numbers = np.asarray(value)
         return np.ravel(numbers) if numbers.dtype.kind in "iuf" else None
     return None
@@ -292,7 +268,5 @@ def _put(owner: Any, key: Any, value: Any) -> None:
     with suppress(AttributeError, TypeError):
         if isinstance(owner, dict | list):
             owner[key] = value
-        elif is_dataclass(owner) and not isinstance(getattr(type(owner), key, None), property):
-            object.__setattr__(owner, key, value)
         else:
-            setattr(owner, key, value)
+            (object.__setattr__ if is_dataclass(owner) else setattr)(owner, key, value)

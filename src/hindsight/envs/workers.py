@@ -101,7 +101,7 @@ class Instances:
         if i not in self._envs:
             self._doing = "making the environment for the start"
             self._envs[i] = self.spec.make()
-            self._watches[i] = Constancy(self.facts.functions, self._envs[i])
+            self._watches[i] = self.facts.watch(self._envs[i])
         self._begin(i)
         for t in range(int(self.rows[i]["elapsed"])):
             self._doing = f"replay of step {t + 1}"
@@ -127,7 +127,7 @@ class Instances:
             facts.check_ending(achieved, goals, terminated, truncated, success)
         rest = moved = 0.0
         if self.spec.rest != "drop" or not np.array_equal(*goals):
-            rest, moved = facts.beyond(float(reward), achieved, goals, info)
+            rest, moved = facts.beyond(float(reward), achieved, goals)
             if rest and self.spec.rest == "refuse":
                 said = float(reward) - rest
                 raise ValueError(

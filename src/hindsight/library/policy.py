@@ -62,7 +62,7 @@ class Policy(nn.Module):
 
     Observations are a dictionary of tensors [n, ...] as in the environment's observation space; the
     leading axis may be omitted.  Actions are float32 [n, ...] within the bounds of the action
-    space, or int64 [n, ...] if it is discrete.  Standardisation, squashing and scaling are included.
+    space, or int64 if it is discrete.  Standardisation, squashing and scaling are included.
     """
 
     low: Tensor

@@ -83,8 +83,8 @@ class GymnasiumSpec(EnvironmentSpec):
                 found = resolve_name("hindsight.envs.trial:own_step_limit")(env, self.called)
             object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
             missing = [] if found else [
-                f"{self.called} has no step limit: set one, such as max_episode_steps={SOME_LIMIT}, "
-                "or wrap it in gymnasium.wrappers.TimeLimit"
+                f"{self.called} has no step limit: set one, such as max_episode_steps="
+                f"{SOME_LIMIT}, or wrap it in gymnasium.wrappers.TimeLimit"
             ]  # fmt: skip
         try:
             _ = self.facts
@@ -240,7 +240,7 @@ def _newest() -> dict[str, str]:
 
 
 def _outdated(name: str, error: Exception) -> str:
-    """Why an environment of gymnasium-robotics cannot be made, by its version or MuJoCo's; or ""."""
+    """Which versions keep an environment of gymnasium-robotics from being made; "": none."""
     entry, (package, to_install) = str(registered(name).entry_point), ROBOTICS
     if not entry.startswith(f"{package}."):
         return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, flatdim
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, flatdim
 from numpy.typing import NDArray
 
 from hindsight.specs.base import GOAL_KEYS
@@ -24,6 +24,11 @@ if gymnasium.__version__.startswith("0."):
 Array = NDArray[Any]
 #: Supported spaces of observations and goals.
 KINDS = (Box, Discrete, MultiBinary, MultiDiscrete)
+#: Advice for an environment whose observations are others.
+WRAP = (
+    "; hindsight.GoalEnvironment(env, achieved=..., desired=..., tolerance=...) makes a goal "
+    "environment of it (docs/your-environment.md)"
+)
 #: Supported spaces of actions.
 Actions = Box | Discrete | MultiBinary | MultiDiscrete
 
@@ -109,30 +114,14 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
     if not set(spaces) >= set(GOAL_KEYS):
         what = ", ".join(spaces) or f"a {type(whole).__name__}"
-        how = (
-            "; hindsight.GoalEnvironment(env, achieved=..., desired=..., tolerance=...) gives it goals "
-            "(docs/your-environment.md)"
-        )
-        if isinstance(whole, Tuple):
-            how = (
-                ": gymnasium.wrappers.TransformObservation(env, lambda obs: "
-                "dict(zip(KEYS, obs)), gymnasium.spaces.Dict(dict(zip(KEYS, env.observation_space))"
-                f")) makes them dictionaries, with KEYS = {list(GOAL_KEYS)} in the tuple's order"
-            )
         raise SpecError(
             f"{name}: observations must be dictionaries with {', '.join(GOAL_KEYS)}; "
-            f"it has {what}{how}"
+            f"it has {what}{WRAP}"
         )
     for key in GOAL_KEYS:
         if not isinstance(spaces[key], KINDS):
-            raise SpecError(
-                f"{name}: {key} is a {type(spaces[key]).__name__}, but must be one array: "
-                "gymnasium.wrappers.TransformObservation(env, lambda obs: {key: "
-                "gymnasium.spaces.flatten(env.observation_space[key], obs[key]) for key in obs}, "
-                "gymnasium.spaces.Dict({key: gymnasium.spaces.flatten_space(space) for key, space "
-                "in env.observation_space.items()})) flattens it; compute_reward must accept the "
-                "flattened goals"
-            )
+            kind = type(spaces[key]).__name__
+            raise SpecError(f"{name}: {key} is a {kind}, but must be one array{WRAP}")
     achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
     kinds = [
         (x.shape, np.dtype(x.dtype).kind == "f", [list(among) for among in choices(x) or ()])
