@@ -10,7 +10,7 @@ import operator
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, is_dataclass
@@ -72,7 +72,7 @@ def success_in(info: Mapping[str, Any]) -> bool | None:
 
     Raises SpecError for anything but true or false: Python would count NaN or a word as true.
     """
-    key = next((key for key in SUCCESS_KEYS if key in info), None)
+    key = next((key for key in SUCCESS_KEYS if key in (info or ())), None)
     if key is None:
         return None
     found = np.asarray(info[key])
@@ -84,6 +84,14 @@ def success_in(info: Mapping[str, Any]) -> bool | None:
 def neutral(action: Actions) -> Any:
     """The centre of a box, or the first choices."""
     return action_of(action, np.zeros(int(np.prod(action.shape or ())), np.float32))
+
+
+def _stopwatch() -> Callable[[], float]:
+    """Seconds from now on: the processor's, however busy it is with others, or a fifth of the
+    wall's, since a simulator may be another process.
+    """
+    cpu, wall = time.process_time(), time.monotonic()
+    return lambda: max(time.process_time() - cpu, (time.monotonic() - wall) / 5)
 
 
 def driven(env: gym.Env[Any, Any], steps: int) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
@@ -108,7 +116,7 @@ def driven(env: gym.Env[Any, Any], steps: int) -> Iterator[tuple[int, Any, tuple
 
 def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
     """Steps after which an environment truncates all of its episodes itself; None: unknown."""
-    lengths, began = list[int](), time.monotonic()
+    lengths, spent = list[int](), _stopwatch()
     print(
         f"{name}: no step limit is registered; looking for its own in trial episodes, for at most "
         f"{LIMIT_SECONDS:g} s",
@@ -120,7 +128,7 @@ def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
             return None
         if len(lengths) == LIMIT_EPISODES:
             return lengths[0]
-        if time.monotonic() - began > LIMIT_SECONDS:
+        if spent() > LIMIT_SECONDS:
             return None
     return None
 
@@ -134,13 +142,13 @@ def tried(
     steps, and may raise ReadsState.  Anything else that is raised ends the trial, since training
     will report it.
     """
-    found, began, moves = Evidence(), time.monotonic(), False
+    found, spent, moves = Evidence(), _stopwatch(), False
 
     def note(pursued: Array, result: tuple[Any, ...]) -> Tried:
         after, reward, terminated, _, info = result
         said, achieved = success_in(info), np.array(after["achieved_goal"])
         success = bool(np.float32(reward) >= np.float32(best) if said is None else said)
-        found.in_time = time.monotonic() - began < SECONDS
+        found.in_time = spent() < SECONDS
         if not found.in_time:
             raise TimeoutError
         found.steps.append(Tried(achieved, pursued, success, bool(terminated)))
@@ -160,6 +168,8 @@ def tried(
         if moves:  # by which goal a step was judged is unknown
             found.steps.clear()
         for seed in range(RESETS):
+            if spent() > SECONDS:
+                break
             obs = deepcopy(env.reset(seed=seed)[0])
             found.starts.append((obs["achieved_goal"], obs["desired_goal"]))
         for goal, action, result in _with_goals_moved(env, distances):
