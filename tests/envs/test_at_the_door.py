@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import warnings
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
@@ -15,6 +16,7 @@ from gymnasium.spaces import Box, Dict
 from hindsight import SAC, GoalEnvironment, load
 from hindsight.envs import trial
 from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.io.files import FileError
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.evaluate import evaluate_policy
@@ -605,3 +607,25 @@ def test_what_has_no_goals_is_told_of_the_wrapper_and_learns_in_it():
         log_interval=500, learning_starts=200, evaluate_every=10**6,
     )  # fmt: skip
     assert model.learn(2500).evaluate(20).success_rate.item() >= 0.9
+
+
+# -- files and films -------------------------------------------------------------------------------
+
+
+def test_a_file_of_an_environment_that_is_not_registered_says_what_to_import(tmp_path, monkeypatch):
+    settings: dict[str, Any] = {"terminates": "never", "seeds": 1, "workers": 0, "hidden": (4,)}
+    path = SAC("Hovering-v0", **settings).save(tmp_path / "hovering.pt")
+    monkeypatch.delitem(gym.registry, "Hovering-v0")
+    words = r"import that module first, or name it: env=\"module:Hovering-v0\", --env module:Hov"
+    with pytest.raises(SpecError, match=words):
+        load(path)
+    with pytest.raises(FileError, match=words):
+        evaluate_policy(path)
+
+
+def test_what_draws_nothing_is_said_once_without_a_warning(tmp_path):
+    model = SAC("Hovering-v0", seeds=1, workers=0, hidden=(4,), terminates="never")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(FileError, match='cannot be filmed: it has no render_mode "rgb_array"'):
+            model.film(tmp_path / "nothing.gif")

@@ -29,6 +29,7 @@ class RecentEpisodes:
         `ended` and `success` are bool; an episode succeeds if its last step does, or with
         `any_success` if any does.
         """
+        ended, success = ended.cpu(), success.cpu()
         if self.any_success:
             success = success.clone()
             for t in range(success.shape[2]):
@@ -37,7 +38,7 @@ class RecentEpisodes:
         steps = torch.ones(rewards.shape, dtype=torch.float64)
         sums = torch.stack([rewards.double().cpu(), steps], dim=-1).cumsum(2)
         totals = (self.so_far[:, :, None] + sums).numpy()
-        ended, caught = ended.cpu(), success.cpu().numpy()
+        caught = success.numpy()
         # Of episodes that end in the same step, that of the first environment comes first.
         begun = np.zeros_like(totals[:, :, 0])
         for run, t, env in ended.transpose(1, 2).nonzero().tolist():
