@@ -332,6 +332,10 @@ def evaluate(
     run: Annotated[int | None, typer.Option(help="the run's seed; default: all")] = None,
     random: Annotated[bool, typer.Option("--random", help="sample actions as in training")] = False,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the first episode")] = 0,
+    success: Annotated[
+        str | None,
+        typer.Option(help="whether an episode succeeds by its last step, or by any: last, any"),
+    ] = None,
     env: Annotated[
         str | None,
         typer.Option(
@@ -353,9 +357,8 @@ def evaluate(
     parameters, found = overrides_of(keys or [], ""), []
     file = policy.absolute()
     for each in PolicyFile.read(policy).seeds if run is None else [run]:
-        result = evaluate_policy(
-            policy, env, episodes, not random, parameters=parameters, run=each, seed=seed
-        )
+        how: Any = {"parameters": parameters, "run": each, "seed": seed, "success": success}
+        result = evaluate_policy(policy, env, episodes, not random, **how)
         found.append(result)
         policy = file  # an environment's own code may have changed the working folder
         typer.echo(
@@ -364,10 +367,10 @@ def evaluate(
         )
     if len(found) > 1:
         means = np.array([result.return_mean for result in found])
-        success = np.mean([result.success_rate for result in found])
+        rate = np.mean([result.success_rate for result in found])
         typer.echo(
             f"{len(found)} runs: return {means.mean():.3f} ± {means.std():.3f} between runs, "
-            f"success {success:.3f}"
+            f"success {rate:.3f}"
         )
 
 

@@ -23,8 +23,7 @@ TASKS = CASES | {"static": prey(prey="static", grid_size=4.0, max_steps=6)}
 
 
 def agent_for(env: Environment, hidden: tuple[int, ...]) -> ActorCritic:
-    discrete = env.n_choices is not None
-    return ActorCritic.of(env.observation_size, env.n_choices or env.action_size, hidden, discrete)
+    return ActorCritic.of(env.observation_size, env.spec.n_outputs, hidden, env.spec.choices)
 
 
 def rows_for(agent: ActorCritic, seeds: Sequence[int]) -> torch.Tensor:
@@ -69,7 +68,7 @@ def updates(draw: st.DrawFn) -> tuple[ActorCritic, PPOSpec, Samples, torch.Tenso
     discrete = draw(st.booleans())
     widths = draw(st.lists(st.sampled_from([3, 8, 17]), min_size=1, max_size=3))
     n_obs, n_outputs = draw(st.integers(1, 9)), draw(st.integers(2, 4))
-    agent = ActorCritic.of(n_obs, n_outputs, widths, discrete)
+    agent = ActorCritic.of(n_obs, n_outputs, widths, (n_outputs,) if discrete else ())
     spec = PPOSpec(
         batch_size=draw(st.sampled_from([2, 16, 64])),
         n_epochs=draw(st.integers(1, 3)),

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hindsight.envs.facts import success_in
+from hindsight.envs.trial import success_in
 from hindsight.specs.errors import SpecError
 from tests.commands import hindsight, started
 from tests.curves import the_curves

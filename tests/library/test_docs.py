@@ -11,6 +11,7 @@ from hindsight import SAC
 from hindsight.nn.numba_cache import seconds_compiling
 
 ROOT = Path(__file__).parents[2]
+PAGE = "docs/your-environment.md"
 
 
 def blocks(page: str) -> list[str]:
@@ -66,13 +67,27 @@ def test_the_code_of_the_page_runs():
 
 
 def test_the_code_of_the_page_about_your_own_environment_runs(tmp_path):
-    programs = blocks("docs/your-environment.md")
+    programs = [block for block in blocks(PAGE) if "GoalEnvironment(" not in block]
     assert len(programs) == 3
     try:
-        run("docs/your-environment.md", *programs)
+        run(PAGE, *programs)
     finally:
         gym.registry.pop("Drone-v0", None)
     assert list(tmp_path.rglob("results/cells/Drone/*.parquet"))
+
+
+@pytest.mark.parametrize("block", [x for x in blocks(PAGE) if "GoalEnvironment(" in x])
+def test_the_programs_for_environments_without_goals_are_short_and_run(block):
+    (package, name), *_ = re.findall(
+        r"import (ogbench|metaworld|gym_pusht) .*?\"(\w+-v0)\", ", block, re.S
+    )
+    assert len(block.splitlines()) <= 20
+    pytest.importorskip(package, reason=f"pip install {package.replace('_', '-')}")
+    try:
+        run(PAGE, block)
+        assert SAC(name, seeds=1, workers=0, max_episode_steps=20).notes == ()
+    finally:
+        gym.registry.pop(name, None)
 
 
 @pytest.mark.filterwarnings("ignore:the open episodes in the replay buffer")

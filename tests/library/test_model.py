@@ -267,8 +267,8 @@ def drawn(picture: Any) -> Corridor:
 def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
     model = small(drawn(np.zeros((8, 8, 3), np.uint8)), max_episode_steps=12)
     assert model.film(tmp_path / "a.gif", episodes=1).stat().st_size > 0
-    for env, words in ((drawn(None), "returned NoneType of shape"), (Corridor(), "render_mode is")):
-        with pytest.raises(FileError, match=f"cannot be drawn: .*{words}"):
+    for env, words in ((drawn(None), "returned NoneType of shape"), (Corridor(), "no render_mode")):
+        with pytest.raises(FileError, match=f"cannot be filmed: .*{words}"):
             small(env, max_episode_steps=12).film(tmp_path / "b.gif")
 
 

@@ -78,7 +78,7 @@ def test_large_logits():
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(3, 7, 4, generator=generator, dtype=torch.float64)
     choices = torch.randint(4, (3, 7), generator=generator)
-    agent, no_sigma = ActorCritic.of(1, 4, (), discrete=True), torch.empty(3, 0)
+    agent, no_sigma = ActorCritic.of(1, 4, (), (4,)), torch.empty(3, 0)
 
     def log_prob(logits: torch.Tensor) -> torch.Tensor:
         return agent.log_prob(logits, no_sigma, choices[..., None])

@@ -156,9 +156,9 @@ def cases(draw: st.DrawFn, kind: str, least_runs: int = 1) -> Case:
     runs, seed = draw(st.integers(least_runs, 3)), draw(st.integers(0, 2**16))
     seeds = list(range(seed, seed + runs))
     env, rules = environment_of(draw, kind, seeds)
-    discrete = env.n_choices is not None
-    outputs = env.n_choices if discrete else env.action_size
-    agent = ppo.ActorCritic.of(env.observation_size, outputs, (6,), discrete)
+    choices = env.spec.choices
+    outputs = sum(choices) or env.action_size
+    agent = ppo.ActorCritic.of(env.observation_size, outputs, (6,), choices)
     rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
     rows += 0.3 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
     steps, before = draw(st.integers(1, 20)), draw(st.integers(0, 3))

@@ -152,7 +152,7 @@ def test_mujoco_draws_in_the_first_way_that_works(monkeypatch, name):
     for variable in ("MUJOCO_GL", "PYOPENGL_PLATFORM"):
         monkeypatch.setenv(variable, "")
     monkeypatch.setattr(subprocess, "run", works())
-    with pytest.raises(FileError, match=f"{name} cannot be drawn: neither EGL nor OSMesa"):
+    with pytest.raises(FileError, match=f"{name} cannot be filmed: neither EGL nor OSMesa"):
         choose_headless(env)
     monkeypatch.setattr(subprocess, "run", works("osmesa"))
     choose_headless(env)
@@ -172,7 +172,7 @@ def watched(tmp_path: Path, **environment: str) -> Any:
 def test_fetch_is_drawn_without_a_screen(tmp_path: Path) -> None:
     done = watched(tmp_path)
     if done.returncode:  # a machine without EGL and OSMesa
-        assert done.stderr.startswith("error: FetchReach-v4 cannot be drawn: neither EGL")
+        assert done.stderr.startswith("error: FetchReach-v4 cannot be filmed: neither EGL")
     wants(done.returncode == 0, "a renderer without a screen", "libosmesa6 or libegl1")
     with Image.open(tmp_path / "a.gif") as gif:
         assert gif.size == (64, 48) and gif.n_frames == 4

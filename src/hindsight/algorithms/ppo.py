@@ -34,20 +34,29 @@ from hindsight.streams import Purpose, stream
 class ActorCritic:
     """Policy and value networks; a run's parameter row is policy, value function, log sigma.
 
-    The policy network outputs the mean of a Gaussian or, if actions are `discrete`, the logits of a
-    categorical distribution, which has no sigma.
+    The policy network outputs the mean of a Gaussian or, if actions are discrete, the logits of a
+    categorical distribution for each component of an action, and there is no sigma.
     """
 
     policy: MLP
     value: MLP
-    discrete: bool = False
+    #: Numbers of choices of an action's components; empty if actions are continuous.
+    choices: tuple[int, ...] = ()
 
     @classmethod
     def of(
-        cls, n_obs: int, n_outputs: int, hidden: Sequence[int], discrete: bool = False
+        cls, n_obs: int, n_outputs: int, hidden: Sequence[int], choices: tuple[int, ...] = ()
     ) -> "ActorCritic":
-        """Separate tanh networks; `n_outputs` is the action size or the number of choices."""
-        return cls(MLP((n_obs, *hidden, n_outputs)), MLP((n_obs, *hidden, 1)), discrete)
+        """Separate tanh networks; `n_outputs` is the action size or the number of all choices."""
+        return cls(MLP((n_obs, *hidden, n_outputs)), MLP((n_obs, *hidden, 1)), choices)
+
+    @property
+    def discrete(self) -> bool:
+        return bool(self.choices)
+
+    def each(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        """Split outputs [..., output] of a discrete policy into those of each component."""
+        return outputs.split(self.choices, dim=-1)
 
     @property
     def n_sigmas(self) -> int:
@@ -71,7 +80,9 @@ class ActorCritic:
     def log_prob(self, outputs: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """log pi(actions), [run, sample], from policy outputs [run, sample, output]."""
         if self.discrete:
-            return outputs.log_softmax(-1).gather(-1, actions.long())[..., 0]
+            pairs = zip(self.each(outputs), actions.long().split(1, dim=-1), strict=True)
+            each = [logits.log_softmax(-1).gather(-1, action) for logits, action in pairs]
+            return torch.cat(each, dim=-1).sum(-1)
         z = (actions - outputs) * (-log_std).exp()[:, None]
         constant = 0.5 * math.log(2 * math.pi) * self.n_sigmas
         return -0.5 * z.square().sum(-1) - log_std.sum(-1, keepdim=True) - constant
@@ -79,8 +90,12 @@ class ActorCritic:
     def entropy(self, outputs: Tensor, log_std: Tensor, weight: Tensor) -> Tensor:
         """Mean entropy of the policy in nats, [run], weighted by `weight` [run, sample]."""
         if self.discrete:
-            return (weight * categorical_entropy(outputs)).sum(-1)
+            return (weight * self.state_entropy(outputs)).sum(-1)
         return gaussian_entropy(log_std)
+
+    def state_entropy(self, outputs: Tensor) -> Tensor:
+        """Entropy of a discrete policy at each state, [run, sample]."""
+        return torch.stack([categorical_entropy(x) for x in self.each(outputs)]).sum(0)
 
     def initial_row(self, seed: int, sigma: float) -> Tensor:
         """Initial parameters of one run: orthogonal, gain sqrt(2); last layers 0.01 (pi), 1 (V)."""
@@ -99,7 +114,7 @@ class Samples:
     """The training samples of one update; leading dimensions [run, sample]."""
 
     obs: Tensor  # [run, sample, obs]
-    actions: Tensor  # [run, sample, action]; a discrete action is one number
+    actions: Tensor  # [run, sample, action]; of a discrete action, its components' choices
     log_prob: Tensor  # [run, sample], under the policy that collected
     value: Tensor  # [run, sample]
     advantage: Tensor  # [run, sample]
@@ -167,15 +182,21 @@ def behaviour(
     def act(obs: Tensor) -> Tensor:
         outputs = outputs_of(obs)
         if agent.discrete:
-            if generator is None:
-                return outputs.argmax(-1)
-            chances = outputs.softmax(-1).flatten(0, -2)
-            return torch.multinomial(chances, 1, generator=generator).view(obs.shape[:-1])
+            chosen = [_chosen(logits, generator) for logits in agent.each(outputs)]
+            return chosen[0] if len(chosen) == 1 else torch.stack(chosen, dim=-1)
         if generator is not None:
             outputs = outputs + torch.randn(outputs.shape, generator=generator) * sigma
         return squash(outputs, spec.exploration)
 
     return act
+
+
+def _chosen(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """The most likely choices [...] by logits [..., choice], or samples of a generator."""
+    if generator is None:
+        return logits.argmax(-1)
+    chances = logits.softmax(-1).flatten(0, -2)
+    return torch.multinomial(chances, 1, generator=generator).view(logits.shape[:-1])
 
 
 @torch.no_grad()
@@ -200,8 +221,8 @@ def collect(
         obs, starts = env.state.clone(), env.elapsed == 0
         actions = outputs_of(obs) + noise_now
         if agent.discrete:
-            actions = actions.argmax(-1, keepdim=True).float()
-            step = env.step(actions[..., 0])
+            actions = torch.stack([x.argmax(-1) for x in agent.each(actions)], dim=-1).float()
+            step = env.step(actions if len(agent.choices) > 1 else actions[..., 0])
         else:
             step = env.step(squash(actions, exploration))
         seen.append((obs, actions, starts))

@@ -25,6 +25,7 @@ class Environment(ABC):
     action_size: int  # numbers in an action; 1 for discrete actions
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: continuous actions
     truncates = True  # whether a time limit may truncate episodes
+    any_success = False  # whether any step's success makes an episode one; if not, its last step's
     keeps_rest = False  # whether steps report the part of rewards that goals do not explain
     parallel_episodes: int | None = None  # a run's evaluation episodes at the same time; None: all
 

@@ -46,7 +46,7 @@ class GoalEnvironments(Environment):
         self.observation_size, self.action_size = spec.observation_size, spec.action_size
         self.n_choices = spec.n_choices
         self.terminates_on_success = spec.facts.terminates_on_success
-        self.keeps_rest = spec.rest == "keep"
+        self.keeps_rest, self.any_success = spec.rest == "keep", spec.success == "any"
         self.evaluation = evaluation
         #: Whether the message about rewards that goals do not explain has been printed.
         self.paid_rest = evaluation

@@ -25,11 +25,11 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.envs.facts import LARGEST_REWARD
+from hindsight.envs.facts import LARGEST_REWARD, Constancy, finite_row
 from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec, TheOnlyOne
-from hindsight.specs.spaces import action_of, row_of
+from hindsight.specs.spaces import action_of
 from hindsight.streams import Purpose, stream
 
 #: An environment: its run's seed, and its index within the run.
@@ -79,6 +79,7 @@ class Instances:
         self.calls = calls
         self.rows = np.frombuffer(memory, row_type(spec))
         self._envs: dict[int, gym.Env[Any, Any]] = {}
+        self._watches: dict[int, Constancy] = {}
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = spec.facts
@@ -118,6 +119,7 @@ class Instances:
             self._envs[i] = env = self.spec.make()
             if isinstance(env, TheOnlyOne) and len(self.slots) > 1:
                 raise ValueError(f"{env.why}, so it trains one run: set seeds and n_envs to 1")
+            self._watches[i] = self.facts.watch(env)
             for call in self.calls:
                 self._call(i, *call)
         there, elapsed = row["obs"].copy(), int(row["elapsed"])
@@ -152,12 +154,13 @@ class Instances:
         self._observe(i, "next_obs", obs)
         achieved = facts.goal_of(obs, "achieved_goal")
         success = facts.is_success(pursued, obs, info)
+        self._watches[i].check(achieved, pursued, info)
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
             facts.check_ending(achieved, goals, terminated, truncated, success)
         rest = moved = 0.0
         if self.spec.rest != "drop" or not np.array_equal(*goals):
-            rest, moved = facts.beyond(float(reward), achieved, goals, info)
+            rest, moved = facts.beyond(float(reward), achieved, goals)
             if rest and self.spec.rest == "refuse":
                 said = float(reward) - rest
                 raise ValueError(
@@ -198,14 +201,12 @@ class Instances:
         """Reset to the start of the current episode."""
         self._doing = "reset"
         seed = episode_seed(self.slots[i], self.purpose, int(self.rows[i]["episode"]))
+        self._watches[i].begin()
         self._observe(i, "obs", self._envs[i].reset(seed=seed)[0])
 
     def _observe(self, i: int, field: str, obs: dict[str, Any]) -> None:
         """Write an observation into a field: achieved goal, desired goal, observation."""
-        numbers = row_of(obs, self.facts.spaces)
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"an observation is not finite: {obs}")
-        self.rows[i][field] = numbers
+        self.rows[i][field] = finite_row(obs, self.facts.spaces)
         self._desired[i] = self.facts.goal_of(obs, "desired_goal")
 
 

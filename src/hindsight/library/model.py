@@ -35,8 +35,8 @@ from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
 from hindsight.specs.code import identity_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
-from hindsight.specs.from_file import cell_of
-from hindsight.specs.gymnasium import NAMESPACE, is_known, registered
+from hindsight.specs.from_file import cell_of, wants_naming
+from hindsight.specs.gymnasium import NAMESPACE, registered
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
@@ -571,7 +571,7 @@ class Model:
         """Write an animation of a run's episodes, .gif or (with ffmpeg) .mp4; returns its path.
 
         Raises:
-            FileError: the file cannot be written, or the environment cannot be drawn.
+            FileError: the file cannot be written, or the environment cannot be filmed.
         """
         from hindsight.training.watch import animate, film
 
@@ -744,7 +744,7 @@ def _must_be_known(path: Path, name: str) -> None:
     made_by = gym.registry[bare].entry_point if bare in gym.registry else ""
     imported = not isinstance(made_by, str) or re.split("[.:]", made_by)[0] in sys.modules
     registered = imported and (not module or module in sys.modules)
-    if name not in ENVIRONMENTS and not registered and not is_known(name):
+    if not registered and wants_naming(name):
         raise SpecError(
             f"{path}: the module of its environment {name!r} has not been imported; import "
             f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"

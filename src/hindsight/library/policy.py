@@ -17,15 +17,15 @@ from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.on_policy import OnPolicySpec
-from hindsight.specs.spaces import choices
+from hindsight.specs.spaces import Actions, action_choices, choices
 from hindsight.training.policies import agent_of, n_bounds, networks_in
 
 
-def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], Box | Discrete]:
+def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], Actions]:
     """Return an environment's observation spaces, in the order a policy sees them, and actions."""
     env = where.make()
     space, action = env.observation_space, env.action_space
-    assert isinstance(space, gymnasium.spaces.Dict) and isinstance(action, Box | Discrete)
+    assert isinstance(space, gymnasium.spaces.Dict) and isinstance(action, Actions)
     env.close()
     return {key: space[key] for key in where.keys}, action
 
@@ -62,11 +62,12 @@ class Policy(nn.Module):
 
     Observations are a dictionary of tensors [n, ...] as in the environment's observation space; the
     leading axis may be omitted.  Actions are float32 [n, ...] within the bounds of the action
-    space, or int64 [n] if it is discrete.  Standardisation, squashing and scaling are included.
+    space, or int64 if it is discrete.  Standardisation, squashing and scaling are included.
     """
 
     low: Tensor
     high: Tensor
+    first_choice: Tensor
     seen: Tensor | None  # [2, obs] bounds of what the network sees of observations
 
     def __init__(
@@ -74,7 +75,7 @@ class Policy(nn.Module):
         spec: CellSpec,
         row: Tensor,
         observations: Mapping[str, gymnasium.Space[Any]],
-        actions: Box | Discrete,
+        actions: Actions,
     ) -> None:
         """Create the policy of a run of cell `spec` with parameters `row` [parameter]."""
         super().__init__()
@@ -93,12 +94,14 @@ class Policy(nn.Module):
         self.network = nn.Sequential(*layers[:-1])
         how = spec.algorithm
         self.squashes = not isinstance(how, OnPolicySpec) or how.exploration == "squashed"
-        self.first_choice = int(actions.start) if isinstance(actions, Discrete) else None
+        self.action_choices, self.is_one = action_choices(actions), isinstance(actions, Discrete)
         self.action_shape = tuple(actions.shape or ())
         self.dtype = actions.dtype
         bounds: Any = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
         for name, bound in zip(("low", "high"), bounds, strict=True):
             self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float32))
+        starts = np.ravel(getattr(actions, "start", 0)).astype(np.int64)
+        self.register_buffer("first_choice", torch.from_numpy(starts))
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Return the actions [n, ...] for observations; see the class."""
@@ -126,13 +129,14 @@ class Policy(nn.Module):
         """Return actions for NumPy arrays, in the action space's type; one choice is an int."""
         given = {key: torch.as_tensor(np.asarray(observations[key])) for key in self.shapes}
         actions = self(given).numpy()
-        if self.first_choice is not None and actions.ndim == 0:
+        if self.is_one and actions.ndim == 0:
             return int(actions)
         return actions.astype(self.dtype, copy=False)
 
     def _actions(self, outputs: Tensor) -> Tensor:
-        if self.first_choice is not None:
-            return outputs.argmax(-1) + self.first_choice
+        if self.action_choices:
+            each = [x.argmax(-1) for x in outputs.split(self.action_choices, dim=-1)]
+            return (torch.stack(each, dim=-1) + self.first_choice).reshape(-1, *self.action_shape)
         means = outputs[:, : len(self.low)]  # without the standard deviations, if there are any
         actions = means.tanh() if self.squashes else means.clamp(-1, 1)
         scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * actions

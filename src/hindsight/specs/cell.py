@@ -108,9 +108,12 @@ class CellSpec(Spec):
             raise ValueError(f"replay applies to off-policy algorithms; {how.name} uses hindsight")
         if not how.on_policy and her:
             raise ValueError(f"hindsight applies to on-policy algorithms; {how.name} uses replay")
-        discrete = where.n_choices is not None
-        if how.actions == "discrete" and not discrete:
-            raise ValueError(f"{how.name} needs discrete actions, such as those of BitFlipping-v0")
+        discrete = bool(where.choices)
+        if how.actions == "discrete" and where.n_choices is None:
+            several = f"; for {len(where.choices)} at a time, use ppo" if discrete else ""
+            raise ValueError(
+                f"{how.name} needs discrete actions, such as those of BitFlipping-v0{several}"
+            )
         if how.actions == "continuous" and discrete:
             continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
             raise ValueError(f"{how.name} needs continuous actions{continuous}")

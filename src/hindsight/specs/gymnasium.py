@@ -4,6 +4,7 @@ Validation makes the environment once per process to read its spaces, so that er
 anything is trained.
 """
 
+import difflib
 import importlib
 import io
 import json
@@ -14,19 +15,20 @@ import time
 from collections.abc import Callable
 from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from functools import cache, partial
+from importlib.metadata import version
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Discrete, flatdim
+from gymnasium.spaces import flatdim
 from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
-from hindsight.specs.base import MOST, EnvironmentSpec, Few
-from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
+from hindsight.specs.base import MOST, EnvironmentSpec, Few, Success
+from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.own_code import digest_of, versions_of
+from hindsight.specs.spaces import action_choices
 
 if TYPE_CHECKING:
     from hindsight.envs.facts import Facts
@@ -39,6 +41,10 @@ KNOWN = ("hindsight.envs", "gymnasium_robotics")
 RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 #: Text that cannot be a file path, such as "dense", "r" in a maze, or "bottom burner".
 WORD = re.compile(r"[\w +-]{0,64}")
+#: The version at the end of an environment's id.
+VERSION = re.compile(r"-v\d+$")
+#: A step limit to suggest.
+SOME_LIMIT = 100
 #: Largest number, such as a picture's width.
 LARGEST = 4096
 #: Packages that register environments, and what to install, by the prefix of environments' names.
@@ -95,30 +101,36 @@ class GymnasiumSpec(EnvironmentSpec):
     max_episode_steps: Few | None = None
     #: Whether success ends an episode; None: found by `compute_terminated`, or else by trial.
     terminates: Literal["goal", "never"] | None = None
+    #: Which steps make an episode a success: the last one, or any of them.
+    success: Success = "last"
     #: Reward beyond `compute_reward`: kept under every goal, dropped, or an error.
     rest: Literal["keep", "drop", "refuse"] = "keep"
 
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
-        limit = registered(self.id).max_episode_steps
+        limit, missing = registered(self.id).max_episode_steps, list[str]()
         self._kwargs_open_nothing()
         if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called), closing(self.make()) as env:
-                found = resolve_name("hindsight.envs.facts:own_step_limit")(env)
-            if found is None:
-                raise SpecError(
-                    f"{self.called} has no step limit: set one, such as max_episode_steps=100, or "
-                    "wrap it in gymnasium.wrappers.TimeLimit"
-                )
-            object.__setattr__(self, "max_episode_steps", found)
+                found = resolve_name("hindsight.envs.trial:own_step_limit")(env, self.called)
+            object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
+            missing = [] if found else [
+                f"{self.called} has no step limit: set one, such as max_episode_steps="
+                f"{SOME_LIMIT}, or wrap it in gymnasium.wrappers.TimeLimit"
+            ]  # fmt: skip
         if self.max_episode_steps is None and (limit or 0) > MOST:
             raise SpecError(
                 f"{self.called} has a step limit of {limit:,}, and nothing can be learned or "
                 "evaluated before an episode ends: set a lower one, such as max_episode_steps=100"
             )
-        _ = self.facts
+        try:
+            _ = self.facts
+        except SpecError as error:
+            missing.append(str(error))
+        if missing:
+            raise SpecError("; and ".join(missing))
         return self
 
     def _kwargs_open_nothing(self) -> None:
@@ -176,12 +188,15 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def n_choices(self) -> int | None:
-        action = self.facts.action
-        return int(action.n) if isinstance(action, Discrete) else None
+        return self.choices[0] if len(self.choices) == 1 else None
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return action_choices(self.facts.action)
 
     @property
     def action_size(self) -> int:
-        return 1 if self.n_choices else flatdim(self.facts.action)
+        return len(self.choices) or flatdim(self.facts.action)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -226,6 +241,8 @@ class GymnasiumSpec(EnvironmentSpec):
             first = _first.get(self.model_dump_json())
             if first is not None and not options:
                 return TheOnlyOne(first, self.called, error)
+            if why := _outdated(self.id, error):
+                raise SpecError(why) from None
             unknown_key = isinstance(error, TypeError) and is_known(self.id)
             if unknown_key or isinstance(error, gym.error.Error):
                 raise SpecError(
@@ -278,8 +295,36 @@ def registered(name: str) -> Any:
     try:
         return gym.spec(bare)
     except gym.error.Error as error:
-        meant = guess(name, ENVIRONMENTS) or f": {_one_line(error)}"
+        newest, title = _newest(), VERSION.sub("", bare)
+        close = difflib.get_close_matches(title, newest, n=1)
+        within = module and f"{module}:"
+        meant = f"; did you mean {newest[close[0]]!r}?" if close else f": {_one_line(error)}"
+        if title in newest:  # another version of it
+            meant = f": use '{within}{newest[title]}'"
         raise SpecError(f"{name!r} is unknown{meant}") from None
+
+
+def _newest() -> dict[str, str]:
+    """The ids of the newest versions of all registered environments, by their names."""
+    specs = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
+    return {VERSION.sub("", spec.id): spec.id for spec in specs}
+
+
+def _outdated(name: str, error: Exception) -> str:
+    """Which versions keep an environment of gymnasium-robotics from being made; "": none."""
+    entry, (package, to_install) = str(registered(name).entry_point), ROBOTICS
+    if not entry.startswith(f"{package}."):
+        return ""
+    if ":MujocoPy" in entry:
+        newest = _newest()[VERSION.sub("", name.rpartition(":")[2])]
+        return f"{name} needs mujoco_py, which is no longer maintained: use {newest!r}"
+    if not isinstance(error, AssertionError | ImportError | gym.error.DependencyNotInstalled):
+        return ""
+    pairs = (f"{x} {version(x)}" for x in ("gymnasium-robotics", "mujoco"))
+    return (
+        f"{name} cannot be made with {' and '.join(pairs)}: pip install {to_install}, in a fresh "
+        "environment, since replacing mujoco in this one may break it"
+    )
 
 
 def _import(module: str, name: str) -> None:

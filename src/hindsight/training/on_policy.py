@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 
 from hindsight.envs.run_axis import Environments
 from hindsight.nn.adam import Adam
-from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
+from hindsight.nn.entropy import gaussian_entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
@@ -205,7 +205,7 @@ class OnPolicyRuns(Runs):
         if self.agent.discrete:
             obs = rollout.obs.flatten(1, 2)
             logits = self.agent.policy(self.agent.split(self.rows)[0], obs)
-            return categorical_entropy(logits).mean(1)
+            return self.agent.state_entropy(logits).mean(1)
         entropy = gaussian_entropy(log_std)
         if self.algorithm.exploration != "squashed":
             return entropy
@@ -229,17 +229,17 @@ class OnPolicyRuns(Runs):
 
     def evaluate(self) -> dict[str, Tensor]:
         """Play the evaluation episodes; also returns entropies of the last iteration's samples."""
-        columns, n_choices = super().evaluate(), self.env.n_choices
+        columns, choices = super().evaluate(), self.spec.environment.choices
         for seeds, samples, *paths in self.learned:
             here = [i for i, seed in enumerate(seeds) if seed in self.seeds]  # others have ended
             runs = [self.seeds.index(seeds[i]) for i in here]
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = samples.actions
-            if n_choices is None:
+            if not choices:
                 actions = self.module.squash(actions, self.algorithm.exploration).clamp(-1, 1)
             obs, valid = samples.obs[here], samples.valid[here]
             limit = torch.tensor(self.env.limits(), device=self.device)
-            found = entropies(obs, actions[here], rewards[here], valid, limit, n_choices)
+            found = entropies(obs, actions[here], rewards[here], valid, limit, choices)
             for name, values in found.items():
                 columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
         return columns

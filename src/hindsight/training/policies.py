@@ -21,7 +21,7 @@ def agent_of(spec: CellSpec) -> Any:
     module = import_module(algorithm.module)  # modules of one kind share an interface
     sizes = (where.observation_size, where.n_outputs, algorithm.hidden)
     if algorithm.on_policy:
-        return module.ActorCritic.of(*sizes, where.n_choices is not None)
+        return module.ActorCritic.of(*sizes, where.choices)
     return module.Agent.of(*sizes)
 
 

@@ -58,7 +58,8 @@ class Runs(ABC):
         self.module = import_module(spec.algorithm.module)
         #: The module of `update`: compiled code if there is any for this device.
         self.updater = self.module
-        if ENABLED and self.device.type == "cpu" and spec.algorithm.compiled_module:
+        compiles = ENABLED and self.device.type == "cpu" and len(spec.environment.choices) <= 1
+        if compiles and spec.algorithm.compiled_module:
             self.updater = import_module(spec.algorithm.compiled_module)
         episodes, test = spec.evaluation.episodes, spec.end_test
 
@@ -73,7 +74,7 @@ class Runs(ABC):
         self.rounds = episodes // at_once
         #: Environments of the tests that end a run when every episode succeeds, if there are any.
         self.end_test_env = None if test is None else made(test.episodes)
-        self.recent = RecentEpisodes(runs, n_envs)
+        self.recent = RecentEpisodes(runs, n_envs, self.env.any_success)
         self.clock = Clock(runs, self.device, self.env.cpu_seconds)
         #: [run] first step at which the last hundred episodes had a mean return of 1, or None.
         self.perfect: list[int | None] = [None] * runs
@@ -268,6 +269,7 @@ def play(
     env.prepare_rollout(first, longest)
     left = torch.full(shape, rounds, device=env.device)
     returns, success, length = sums = torch.zeros(3, *shape, device=env.device)
+    reached = torch.zeros(shape, dtype=torch.bool, device=env.device)
     for _ in range(longest * rounds):
         going = left > 0
         if env.spec.foreign and not going.any():
@@ -279,8 +281,10 @@ def play(
         returns += going * step.paid(reward)
         length += going
         over = going & (step.terminated | step.truncated)
-        # If success does not end an episode, the last step decides.
-        success += over & step.success
+        # If success does not end an episode, the last step decides, or any of them.
+        reached = step.success | (reached & env.any_success)
+        success += over & reached
+        reached &= ~over
         left -= over.long()
     return sums
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,13 +72,15 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
         FileError: the environment cannot be rendered without a screen.
     """
     where = spec.environment
-    try:
-        env = where.make(render_mode="rgb_array")
-    except EnvironmentFailure:  # a function or an instance has its own mode
-        env = where.make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # gymnasium's, of what is said below
+        try:
+            env = where.make(render_mode="rgb_array")
+        except EnvironmentFailure:  # a function or an instance has its own mode
+            env = where.make()
     modes = [env.render_mode] if env.render_mode else env.metadata.get("render_modes", ())
     if "rgb_array" not in modes:
-        raise FileError(f"{where.id} cannot be drawn: its render_mode is not rgb_array")
+        raise FileError(f'{where.id} cannot be filmed: it has no render_mode "rgb_array"')
     if where.foreign:
         choose_headless(env)
     act, speed = actor_of(spec, row, env), max(round(env.metadata.get("render_fps", 25)), 1)
@@ -89,13 +92,14 @@ def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> lis
             image: Any = env.render()
             if np.ndim(image) != 3:
                 raise FileError(
-                    f"{where.id} cannot be drawn: render returned {type(image).__name__} of shape "
+                    f"{where.id} cannot be filmed: render returned {type(image).__name__} of shape "
                     f"{np.shape(image)}, not an image"
                 )
             frames.append(np.array(image, np.uint8))
 
         first = episode_seed((seed, 0), Purpose.EVALUATION_SPAWN, number)
-        _, _, success = episode(act, env, first, where, look)
+        any_success = getattr(where, "success", "last") == "any"
+        _, _, success = episode(act, env, first, where, look, any_success)
         filmed.append(Filmed(frames, speed, success == 1))
     env.close()
     return filmed
@@ -131,7 +135,7 @@ def choose_headless(env: gym.Env[Any, Any]) -> None:
     why = "neither EGL nor OSMesa works here; on Debian or Ubuntu install libegl1 or libosmesa6"
     if chosen:
         why = f"MUJOCO_GL={chosen} does not work here"
-    raise FileError(f"{env.spec.id if env.spec else env} cannot be drawn: {why}")
+    raise FileError(f"{env.spec.id if env.spec else env} cannot be filmed: {why}")
 
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
