@@ -24,13 +24,14 @@ __all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "GoalEnvironment", "__version__",
 
 def __getattr__(name: str) -> Any:
     """What to import, when asked for: drawing a figure does not wait for torch."""
-    if name in __all__:
-        from importlib import import_module
+    from importlib import import_module
 
-        if name == "GoalEnvironment":
-            return import_module("hindsight.envs.goal_wrapper").GoalEnvironment
-        models = import_module("hindsight.library.model")
-        return models.Model.load if name == "load" else getattr(models, name)
+    if name == "GoalEnvironment":
+        return import_module("hindsight.envs.goal_wrapper").GoalEnvironment
+    if name == "load":
+        return import_module("hindsight.library.model").Model.load
+    if name.isupper() and name.lower() in import_module("hindsight.specs.algorithms").ALGORITHMS:
+        return import_module("hindsight.library.model").model_of(name.lower())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

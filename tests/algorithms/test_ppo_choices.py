@@ -9,10 +9,11 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from hindsight import DQN, PPO, SAC, load
-from hindsight.algorithms.ppo import ActorCritic
+from hindsight.algorithms.ppo import Agent
 from hindsight.specs.errors import SpecError
 from hindsight.specs.spaces import action_choices, action_of
 from hindsight.training.evaluate import evaluate_policy
+from tests.support.agents import agent as agent_for
 
 SPACES = [
     MultiDiscrete([3, 3]), MultiDiscrete([3, 5], start=[-1, 2]), MultiDiscrete([[2, 3], [4, 2]]),
@@ -73,7 +74,7 @@ def test_choices_become_every_action_of_the_space(space):
 def test_the_distribution_is_that_of_independent_choices():
     """Against Stable-Baselines3's distribution, and its gradient."""
     module = pytest.importorskip("stable_baselines3.common.distributions")
-    agent = ActorCritic.of(1, 9, (), (2, 4, 3))
+    agent = agent_for(Agent, 1, 9, (), (2, 4, 3))
     generator = torch.Generator().manual_seed(0)
     logits = 2 * torch.randn(1, 50, 9, generator=generator)
     actions = torch.stack([torch.randint(n, (50,), generator=generator) for n in agent.choices], 1)

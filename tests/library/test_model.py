@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from functools import partial
 from typing import Any
 

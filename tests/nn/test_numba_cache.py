@@ -27,9 +27,10 @@ from hindsight.algorithms import sac, sac_compiled
 from hindsight.envs.prey import velocities
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
 torch.manual_seed(0)
-agent = sac.Agent.of(6, 2, (16, 16))
-state = sac.State(agent, torch.stack([agent.initial_row(0)]), torch.full((1,), 1e-3))
+agent = sac.Agent.of(PredatorPreySpec(n_dims=2), SACSpec(hidden=(16, 16)))
+state = sac.TrainState(agent, torch.stack([agent.initial_row(0)]), torch.full((1,), 1e-3))
 for _ in range(3):
     obs, actions, rewards = torch.randn(1, 64, 6), torch.rand(1, 64, 2), torch.randn(1, 64)
     batch = Batch(obs, actions, rewards, torch.randn(1, 64, 6), torch.rand(1, 64) < 0.1)

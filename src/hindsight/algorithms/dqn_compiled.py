@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hindsight.algorithms.critics_compiled import Engine, follow
-from hindsight.algorithms.dqn import Diagnostics, State
+from hindsight.algorithms.dqn import Diagnostics, TrainState
 from hindsight.nn.compiled import (
     Numbers,
     Optimised,
@@ -97,7 +97,7 @@ def learn(
         follow(learner.target, online.row, learner.tau)
 
 
-def learner_of(state: State, run: int, spec: DQNSpec) -> Learner:
+def learner_of(state: TrainState, run: int, spec: DQNSpec) -> Learner:
     return Learner(
         optimised_of(state.online, run), state.target[run].numpy(), np.array(state.agent.q.sizes),
         spec.gamma, spec.tau, limit_of(spec.max_grad_norm), spec.epsilon, spec.double,

@@ -26,12 +26,13 @@ from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
 from hindsight.nn.mlp import MLP, Network, orthogonal_row
 from hindsight.replay.rollout import Cuts, Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.on_policy import Exploration, OnPolicySpec
 from hindsight.streams import Purpose, stream
 
 
 @dataclass(frozen=True)
-class ActorCritic:
+class Agent:
     """Policy and value networks; a run's parameter row is policy, value function, log sigma.
 
     The policy network outputs the mean of a Gaussian or, if actions are discrete, the logits of a
@@ -42,13 +43,14 @@ class ActorCritic:
     value: MLP
     #: Numbers of choices of an action's components; empty if actions are continuous.
     choices: tuple[int, ...] = ()
+    exploration: Exploration = "gaussian"
 
     @classmethod
-    def of(
-        cls, n_obs: int, n_outputs: int, hidden: Sequence[int], choices: tuple[int, ...] = ()
-    ) -> "ActorCritic":
-        """Separate tanh networks; `n_outputs` is the action size or the number of all choices."""
-        return cls(MLP((n_obs, *hidden, n_outputs)), MLP((n_obs, *hidden, 1)), choices)
+    def of(cls, environment: EnvironmentSpec, algorithm: OnPolicySpec) -> "Agent":
+        """Separate tanh networks."""
+        below = environment.observation_size, *algorithm.hidden
+        networks = MLP((*below, environment.n_outputs)), MLP((*below, 1))
+        return cls(*networks, environment.choices, algorithm.exploration)
 
     @property
     def discrete(self) -> bool:
@@ -76,6 +78,13 @@ class ActorCritic:
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
         """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.policy, self.split(rows)[0]
+
+    def actions(self, outputs: Tensor) -> Tensor:
+        """The most likely choices, or the environment's actions for the Gaussian's mean."""
+        if not self.discrete:
+            return squash(outputs, self.exploration)
+        chosen = [logits.argmax(-1) for logits in self.each(outputs)]
+        return chosen[0] if len(chosen) == 1 else torch.stack(chosen, dim=-1)
 
     def log_prob(self, outputs: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """log pi(actions), [run, sample], from policy outputs [run, sample, output]."""
@@ -170,7 +179,7 @@ def squash(actions: Tensor, exploration: Exploration) -> Tensor:
 
 
 def behaviour(
-    agent: ActorCritic, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator | None = None
+    agent: Agent, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator | None = None
 ) -> Callable[[Tensor], Tensor]:
     """The policy of rows [run, parameter], as a function of observations [run, env, obs].
 
@@ -181,28 +190,20 @@ def behaviour(
 
     def act(obs: Tensor) -> Tensor:
         outputs = outputs_of(obs)
-        if agent.discrete:
-            chosen = [_chosen(logits, generator) for logits in agent.each(outputs)]
-            return chosen[0] if len(chosen) == 1 else torch.stack(chosen, dim=-1)
-        if generator is not None:
+        if generator is not None and agent.discrete:
+            # argmax(logits + noise) is a sample of softmax(logits) if the noise is standard Gumbel.
+            outputs = outputs - torch.empty_like(outputs).exponential_(generator=generator).log()
+        elif generator is not None:
             outputs = outputs + torch.randn(outputs.shape, generator=generator) * sigma
-        return squash(outputs, spec.exploration)
+        return agent.actions(outputs)
 
     return act
-
-
-def _chosen(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """The most likely choices [...] by logits [..., choice], or samples of a generator."""
-    if generator is None:
-        return logits.argmax(-1)
-    chances = logits.softmax(-1).flatten(0, -2)
-    return torch.multinomial(chances, 1, generator=generator).view(logits.shape[:-1])
 
 
 @torch.no_grad()
 def collect(
     env: Environment,
-    agent: ActorCritic,
+    agent: Agent,
     rows: Tensor,
     noise: Tensor,
     exploration: Exploration = "gaussian",
@@ -254,7 +255,7 @@ def rollout_of(
 
 
 @torch.no_grad()
-def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: OnPolicySpec) -> Samples:
+def estimate(agent: Agent, rows: Tensor, paths: Trajectories, spec: OnPolicySpec) -> Samples:
     """Values, log-probabilities, advantages and returns of trajectories under the current policy.
 
     At a truncation, gamma V(next observation) is added to the reward, as in Stable-Baselines3
@@ -308,7 +309,7 @@ class Diagnostics:
 
 
 def update(
-    agent: ActorCritic, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
+    agent: Agent, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
 ) -> Diagnostics:
     """Run PPO's epochs of minibatch updates on `optimiser.rows`, in place; `order` [epoch, run, n].
 
@@ -335,7 +336,7 @@ def update(
 
 
 def step(
-    agent: ActorCritic,
+    agent: Agent,
     optimiser: Adam,
     samples: Samples,
     spec: PPOSpec,

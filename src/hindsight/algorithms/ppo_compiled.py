@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.algorithms.ppo import ActorCritic, Diagnostics, Samples, rollout_of
+from hindsight.algorithms.ppo import Agent, Diagnostics, Samples, rollout_of
 from hindsight.envs.run_axis import Copies, Environments, TaskFunctions, step_once
 from hindsight.envs.step import Step
 from hindsight.nn.adam import Adam
@@ -121,7 +121,7 @@ def _rollout(
 @torch.no_grad()
 def collect(
     env: Environments[Any],
-    agent: ActorCritic,
+    agent: Agent,
     rows: Tensor,
     noise: Tensor,
     exploration: Exploration = "gaussian",
@@ -367,7 +367,7 @@ def _update(
 
 @torch.no_grad()
 def update(
-    agent: ActorCritic, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
+    agent: Agent, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
 ) -> Diagnostics:
     """Run PPO's epochs of minibatch updates; see `ppo.update`."""
     scalars = samples.log_prob, samples.value, samples.advantage, samples.returns

@@ -15,7 +15,7 @@ from hindsight.algorithms.critics_compiled import (
     q_values,
     targets,
 )
-from hindsight.algorithms.sac import Diagnostics, State
+from hindsight.algorithms.sac import Diagnostics, TrainState
 from hindsight.nn.compiled import (
     Numbers,
     Optimised,
@@ -184,7 +184,7 @@ def learn(
     follow(learner.target, critics.row, learner.tau)
 
 
-def learner_of(state: State, run: int, spec: SACSpec) -> Learner:
+def learner_of(state: TrainState, run: int, spec: SACSpec) -> Learner:
     agent, target = state.agent, state.target[run].numpy()
     n_actions = agent.actor.sizes[-1] // 2
     entropy = -n_actions if spec.target_entropy is None else spec.target_entropy

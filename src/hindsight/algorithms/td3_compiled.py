@@ -16,7 +16,7 @@ from hindsight.algorithms.critics_compiled import (
     q_values,
     targets,
 )
-from hindsight.algorithms.td3 import Diagnostics, State
+from hindsight.algorithms.td3 import Diagnostics, TrainState
 from hindsight.nn.compiled import (
     Numbers,
     Optimised,
@@ -140,7 +140,7 @@ def learn(
     follow(learner.target_actor, actor.row, learner.tau)
 
 
-def learner_of(state: State, run: int, spec: DeterministicSpec) -> Learner:
+def learner_of(state: TrainState, run: int, spec: DeterministicSpec) -> Learner:
     agent = state.agent
     noise, clip, delay = 0.0, 0.0, 1
     if isinstance(spec, TD3Spec):

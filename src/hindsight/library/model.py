@@ -12,6 +12,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -655,8 +656,7 @@ class Model:
         file = PolicyFile.read(Path(path))
         try:
             spec, rows = _cell_in(file, env)
-            kinds: Any = {kind.algorithm: kind for kind in (PPO, SAC, TD3, DDPG, DQN)}
-            kind = kinds[spec.algorithm.name]
+            kind: Any = model_of(spec.algorithm.name)
             if not issubclass(kind, cls):
                 raise FileError(
                     f"{path}: is a model of {kind.algorithm}; load it with {kind.__name__}.load"
@@ -749,6 +749,17 @@ def _must_be_known(path: Path, name: str) -> None:
             f"{path}: the module of its environment {name!r} has not been imported; import "
             f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"
         )
+
+
+@cache
+def model_of(algorithm: str) -> type[Model]:
+    """The class of an algorithm's models, whose name is the algorithm's in capitals."""
+    found = next((kind for kind in Model.__subclasses__() if kind.algorithm == algorithm), None)
+    if found is not None:
+        return found
+    hers = "final" if ALGORITHMS[algorithm].on_policy else "future"
+    keys = {"algorithm": algorithm, "default_her": hers, "__doc__": ALGORITHMS[algorithm].__doc__}
+    return type(algorithm.upper(), (Model,), {**keys, "__module__": __name__})
 
 
 class PPO(Model):

@@ -16,8 +16,7 @@ from hindsight.io.files import FileError, write_whole
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.on_policy import OnPolicySpec
-from hindsight.specs.spaces import Actions, action_choices, choices
+from hindsight.specs.spaces import Actions, choices
 from hindsight.training.policies import agent_of, n_bounds, networks_in
 
 
@@ -84,7 +83,8 @@ class Policy(nn.Module):
         self.choices = {key: choices(space) for key, space in observations.items()}
         row, n = row.detach().cpu(), n_bounds(spec)
         self.register_buffer("seen", row[-n:].view(2, -1).clone() if n else None)
-        mlp, rows = agent_of(spec).acting(networks_in(spec, row[None])[0])
+        self.agent = agent_of(spec)
+        mlp, rows = self.agent.acting(networks_in(spec, row[None])[0])
         layers: list[nn.Module] = []
         for bias, weight in mlp.layers(rows):
             linear = nn.Linear(weight.shape[2], weight.shape[1])
@@ -92,9 +92,7 @@ class Policy(nn.Module):
             linear.bias = nn.Parameter(bias[0].clone())
             layers += [linear, nn.ReLU() if mlp.activation == "relu" else nn.Tanh()]
         self.network = nn.Sequential(*layers[:-1])
-        how = spec.algorithm
-        self.squashes = not isinstance(how, OnPolicySpec) or how.exploration == "squashed"
-        self.action_choices, self.is_one = action_choices(actions), isinstance(actions, Discrete)
+        self.is_box, self.is_one = isinstance(actions, Box), isinstance(actions, Discrete)
         self.action_shape = tuple(actions.shape or ())
         self.dtype = actions.dtype
         bounds: Any = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
@@ -134,11 +132,11 @@ class Policy(nn.Module):
         return actions.astype(self.dtype, copy=False)
 
     def _actions(self, outputs: Tensor) -> Tensor:
-        if self.action_choices:
-            each = [x.argmax(-1) for x in outputs.split(self.action_choices, dim=-1)]
-            return (torch.stack(each, dim=-1) + self.first_choice).reshape(-1, *self.action_shape)
-        means = outputs[:, : len(self.low)]  # without the standard deviations, if there are any
-        actions = means.tanh() if self.squashes else means.clamp(-1, 1)
+        actions = self.agent.actions(outputs)
+        if not self.is_box:
+            components = actions.reshape(-1, len(self.first_choice)) + self.first_choice
+            return components.reshape(-1, *self.action_shape)
+        actions = actions.clamp(-1, 1)
         scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * actions
         inside = torch.minimum(torch.maximum(scaled, self.low), self.high)  # despite rounding
         return inside.reshape(-1, *self.action_shape)

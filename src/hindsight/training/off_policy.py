@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms.critics_compiled import Engine
+from hindsight.algorithms.interface import OffPolicyAlgorithm
 from hindsight.envs.run_axis import Environments
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
@@ -32,12 +33,13 @@ class OffPolicyRuns(Runs):
     """Runs of an off-policy algorithm."""
 
     algorithm: OffPolicySpec
+    module: OffPolicyAlgorithm
 
     def begin(self, rows: Tensor) -> None:
         self.replay = cast(ReplaySpec, self.spec.replay)
         how = self.algorithm
         agent, (networks, _) = agent_of(self.spec), networks_in(self.spec, rows)
-        self.state = self.module.State(agent, networks, how.learning_rate, how.weight_decay)
+        self.state = self.module.TrainState(agent, networks, how.learning_rate, how.weight_decay)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
@@ -78,7 +80,7 @@ class OffPolicyRuns(Runs):
         rows = self.state.rows
         if self.standardiser is None:
             return rows
-        folded = self.module.State(self.state.agent, rows, 0.0)
+        folded = self.module.TrainState(self.state.agent, rows, 0.0)
         self.standardiser.fold(folded.networks)
         return torch.cat([folded.rows, self.standardiser.bounds], dim=1)
 

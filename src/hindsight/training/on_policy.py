@@ -5,13 +5,14 @@
 
 import math
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from hindsight.algorithms.interface import OnPolicyAlgorithm
 from hindsight.envs.run_axis import Environments
 from hindsight.nn.adam import Adam
 from hindsight.nn.entropy import gaussian_entropy
@@ -27,7 +28,7 @@ from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
 if TYPE_CHECKING:
-    from hindsight.algorithms.ppo import ActorCritic, Samples
+    from hindsight.algorithms.ppo import Agent, Samples
 
 #: What a run learns from: the rollout alone, the rollout and copies of all of it, rollout and
 #: copies with a target share of successes, or the rollout and a mixture of copies.
@@ -42,11 +43,12 @@ class OnPolicyRuns(Runs):
     """Runs of an on-policy algorithm."""
 
     algorithm: OnPolicySpec
+    module: OnPolicyAlgorithm
 
     def begin(self, rows: Tensor) -> None:
         #: The module of `collect`; compiled code can step only this package's environments.
         self.collector = self.updater if isinstance(self.env, Environments) else self.module
-        self.agent: ActorCritic = agent_of(self.spec)
+        self.agent: Agent = cast("Agent", agent_of(self.spec))
         rate, decay = self.algorithm.learning_rate, self.algorithm.weight_decay
         self.optimiser = Adam(rows, rate, eps=ADAM_EPS, weight_decay=decay)
         #: What the last iteration learned from: seeds, samples, real trajectories and copies.
@@ -259,7 +261,7 @@ def log_ratios(real: "Samples", copies: "Samples", rollout: Rollout, paths: Traj
 
 
 def mechanism(
-    agent: "ActorCritic", rows: Tensor, samples: "Samples", log_ratio: Tensor | None
+    agent: "Agent", rows: Tensor, samples: "Samples", log_ratio: Tensor | None
 ) -> dict[str, Tensor]:
     """Diagnose how learning from copies affects the policy, each [run]; NaN where undefined.
 

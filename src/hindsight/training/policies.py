@@ -1,12 +1,11 @@
 """Agents and policies: from a specification to its networks, from parameters to actions."""
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from hindsight.algorithms.interface import Agent, off_policy, on_policy
 from hindsight.specs.cell import CellSpec
 
 #: Observations [run, env, obs] to actions [run, env, ...].
@@ -15,14 +14,11 @@ Policy = Callable[[Tensor], Tensor]
 UNBOUNDED = torch.finfo(torch.float32).max
 
 
-def agent_of(spec: CellSpec) -> Any:
-    """Return the layout of a run's networks in its row of parameters."""
-    algorithm, where = spec.algorithm, spec.environment
-    module = import_module(algorithm.module)  # modules of one kind share an interface
-    sizes = (where.observation_size, where.n_outputs, algorithm.hidden)
-    if algorithm.on_policy:
-        return module.ActorCritic.of(*sizes, where.choices)
-    return module.Agent.of(*sizes)
+def agent_of(spec: CellSpec) -> Agent:
+    """Return a run's networks, and their layout in its row of parameters."""
+    algorithm = spec.algorithm
+    module = on_policy(algorithm) if algorithm.on_policy else off_policy(algorithm)
+    return module.Agent.of(spec.environment, algorithm)
 
 
 def n_bounds(spec: CellSpec) -> int:
@@ -70,11 +66,11 @@ def policy_of(spec: CellSpec, rows: Tensor, generator: torch.Generator | None = 
         TD3 and DDPG are always deterministic, without the noise that their training loop adds.
     """
     agent, algorithm, where = agent_of(spec), spec.algorithm, spec.environment
-    module = import_module(algorithm.module)
     if algorithm.on_policy:
-        return module.behaviour(agent, rows, algorithm, generator)
+        return on_policy(algorithm).behaviour(agent, rows, algorithm, generator)
+    module = off_policy(algorithm)
     networks, clipped = networks_in(spec, rows)
-    state = module.State(agent, networks, 0.0)
+    state = module.TrainState(agent, networks, 0.0)
     if generator is None or not algorithm.stochastic:
         return lambda obs: module.act(state, clipped(obs), algorithm)
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.algorithms.interface import off_policy, on_policy
 from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
 from hindsight.nn.numba_cache import ENABLED
@@ -35,6 +36,8 @@ class Runs(ABC):
     """
 
     algorithm: Any  # the specification of the algorithm
+    module: Any  # the algorithm (`algorithms.interface`)
+    updater: Any  # the module with its update, or its engine: compiled if there is one here
 
     def __init__(
         self,
@@ -55,8 +58,7 @@ class Runs(ABC):
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
         #: Environment steps of one run in one iteration.
         self.rollout_steps = spec.algorithm.iteration_steps
-        self.module = import_module(spec.algorithm.module)
-        #: The module of `update`: compiled code if there is any for this device.
+        self.module = (on_policy if spec.algorithm.on_policy else off_policy)(spec.algorithm)
         self.updater = self.module
         compiles = ENABLED and self.device.type == "cpu" and len(spec.environment.choices) <= 1
         if compiles and spec.algorithm.compiled_module:
