@@ -3,7 +3,7 @@
 #
 # How HindsightReplayBuffer relabels: a row of docs/peers.md.  The surprises: `done` stays as stored,
 # so that a transition that ended its episode is an end under every goal; and the goals come from a
-# generator that no seed reaches, so that no training with this buffer repeats.
+# generator that no argument seeds, so that no training repeats (unless `buffer.rng` is replaced).
 #
 # It matters wherever success ends an episode, and for every experiment that gives a seed.
 set -eu
