@@ -8,10 +8,11 @@ The strategy `random`, a goal of any episode, needs the whole buffer and is impl
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from hindsight.specs.errors import must_agree
 from hindsight.specs.replay import EpisodeStrategy
 
 #: Integers [...], a NumPy array or a tensor.
@@ -52,3 +53,6 @@ def drawn(candidates: Candidates, uniform: Any) -> Steps:
         return first + chosen.astype(np.int64)
     # The product with a float32 just below 1 may round up to the count.
     return first + chosen.long().clamp(max=count - 1)
+
+
+must_agree("goal strategy", get_args(EpisodeStrategy), STRATEGIES)
