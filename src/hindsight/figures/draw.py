@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from matplotlib.figure import Figure
 
 from hindsight.figures import curves, environment, learned, panels, points, style
-from hindsight.figures.specs import FigureSpec, made_from, specs_of
+from hindsight.figures.specs import FigureSpec, Kind, made_from, specs_of
 from hindsight.figures.tables import Tables
 from hindsight.io.records import Making
 from hindsight.io.startup import side_by_side
+from hindsight.specs.errors import must_agree
 
 KINDS = {
     "curves": curves.draw,
@@ -18,6 +20,7 @@ KINDS = {
     "episodes": environment.draw,
     "learned": learned.draw,
 }
+must_agree("kind of figure", get_args(Kind), KINDS)
 
 
 def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
