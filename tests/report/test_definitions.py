@@ -55,6 +55,9 @@ IN_FIGURES = [
     ("final: {colour", "final: {color", "swept.final: unknown key 'color'; did you mean 'colour'?"),
     ("name: GCSL, colour", "name: GCSL, color", "looks.5: unknown key 'color'; did you mean"),
     ("{algorithm: ppo, clone", "{algoritm: ppo, clone", "looks: GCSL: arm: 'algoritm' is unknown"),
+    ("algorithm: ddpg, role: level", "algorithm: ddpg, role: levle", "role: 'levle' is unknown; c"),
+    ("{algorithm: sac}", "{algorithm: scc}", "looks: SAC-HER: arm.algorithm: 'scc' is unknown"),
+    ("her: episode}", "her: episod}", "looks: DQN + HER (episode): arm.her: 'episod' is unknown"),
     # what is missing, or of a wrong type
     ("    title: PPO-HER Fig. 3 · Return by training time\n", "", "fig3.title: is missing"),
     (FIG3, "  ppo_her_fig3:\n    kind: curves\n", "ppo_her_fig3.experiment: '' is unknown; choose"),
@@ -91,12 +94,17 @@ IN_FIGURES = [
     ("{curves} Here the x-axis is training time, so", "{curvs} So", "caption: 'curvs' is unknown"),
     ("by environment steps · {title}", "· {titel}", "title: 'titel' is unknown; choose from title"),
     ("{0} of {runs} runs", "{0} of {run} runs", "learned.title: 'run' is unknown; choose from 0"),
-    ("Fig. 3 · Return", "Fig. 3 } Return", "ppo_her_fig3.title: '{ or }' is unknown"),
+    ("Fig. 3 · Return", "Fig. 3 } Return", "ppo_her_fig3.title: Single '}' encountered"),
     # what does not go together
     ("labels: [PPO, ", "labels: [", "learned: number of labels: 2 is unknown; choose from 3"),
     ("measures: [tests_at_end]\n    rows: [place]", "measures: [tests_at_end]\n    rows: []",
      "solved_share_algorithms: number of rows: 0 is unknown; choose from 1"),
     ("measures: [success]\n", "measures: [solved]\n", "a table for curves: 'runs' is unknown; cho"),
+    ("alone: [strategy, final]", "alone: [strategy]", "figA1: length of alone: 1 is unknown; choo"),
+    ("    measures: [tests]\n", "    measures: [tests]\n    x: minutes\n",
+     "recipe_elsewhere.measures: a table for minutes: 'evaluations' is unknown; choose from seed"),
+    ("rows: [place]\n    lines: line", "rows: [measure]\n    lines: line",
+     "of_any.solved_share.rows: 'measure' is unknown; choose from arm"),
     (M_C, "column: m_c, table: m_c", "measures.m_c.table without bounds: 'm_c' is unknown"),
     (M_C, M_C.replace("m_c_low", "m_c_lo"), "measures.m_c.column: 'm_c_lo' is unknown; choose fro"),
 ]  # fmt: skip
@@ -139,7 +147,10 @@ IN_CLAIMS = [
     ("learn_step}", "learn_steps}", "first: time: 'learn_steps' is not allowed; input should be"),
     ("role: baseline}", "role: baselin}", "first.rivals.role: 'baselin' is unknown; choose from"),
     ("highest alone in {alone}", "highest in {aloen}", "claims.P1.says: 'aloen' is unknown; choo"),
-    ("is the highest, or ties", "is the highest}, or ties", "claims.P1.says: '{ or }' is unknown"),
+    ("is the highest, or ties", "is the highest}, or ties", "P1.says: Single '}' encountered"),
+    ("highest alone in {alone}", "highest in {alone:.0%%}", "P1.says: Invalid format specifier"),
+    ("ties for it, in {value}", "ties for it, in {value:.2f}", "P1.says: Unknown format code 'f'"),
+    ("    figure: entropy\n", "    figure: entropy\n    paper: PPO-HER\n", "P8.paper: 'PPO-HER'"),
     ("experiment: agent_size", "experiment: agentsize", "experiment: 'agentsize' is unknown; choo"),
     ("key: interception_distance", "key: distance", "retained.key: 'distance' is unknown; choose"),
     ("hardest: smallest", "hardest: smalest", "hardest: 'smalest' is not allowed; input should be"),
@@ -156,6 +167,7 @@ IN_MEHER = [
     ("{column: updates}", "{column: update}", "saved_after: column: 'update' is not allowed; inp"),
     ("{count: true,", "{count: many,", "meher_gain: count: 'many' is not allowed; input should"),
     ("{equal: {within: 0.1}}", "{equal: {}}", "claims.M5a.rule.equal: within: is missing"),
+    ("  M1:\n", "  P1:\n", "claims.P1, also in another file: its paper: 'PPO-HER' is unknown; ch"),
     ("{whole:.0%}", "{hole:.0%}", "claims.M5b.says: 'hole' is unknown; choose from"),
 ]  # fmt: skip
 MISTAKES = [

@@ -13,14 +13,14 @@ from hindsight.io.records import Making
 from hindsight.io.startup import side_by_side
 from hindsight.specs.errors import must_agree
 
-KINDS = {
+DRAWERS = {
     "curves": curves.draw,
     "along": points.along,
     "intervals": points.intervals,
     "episodes": environment.draw,
     "learned": learned.draw,
 }
-must_agree("kind of figure", get_args(Kind), KINDS)
+must_agree("kind of figure", get_args(Kind), DRAWERS)
 
 
 def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
@@ -28,7 +28,7 @@ def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
     tables = Tables(folder, spec.fidelity)
     with style.styled(paper=paper):
         try:
-            return KINDS[spec.kind](tables, spec)
+            return DRAWERS[spec.kind](tables, spec)
         except panels.NoResults:
             return panels.nothing(tables, spec)
 

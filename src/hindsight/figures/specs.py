@@ -16,7 +16,7 @@ from hindsight.specs.reading import read_keys
 TABLE = Path(__file__).parent / "figures.yaml"
 #: What a figure's name ends with, by fidelity.
 ENDINGS = {"released": "", "described": "_described"}
-#: How a figure is drawn: `KINDS` in draw.py.
+#: How a figure is drawn: `DRAWERS` in draw.py.
 Kind = Literal["curves", "along", "intervals", "episodes", "learned"]
 #: Offset, and lengths of dashes and gaps.
 Dashes = tuple[float, tuple[float, ...]]
@@ -53,7 +53,7 @@ class FigureSpec(Spec):
     """One figure.
 
     Attributes:
-        kind: a key of `KINDS` in `draw`.
+        kind: a key of `DRAWERS` in `draw`.
         x: the clock of `curves`, or the swept key of `along`.
         rows, columns, lines: facets that separate the plan's entries: arm, spawn, prey, place,
             task, measure, any key, or "line" for the arm with its level.
@@ -78,7 +78,7 @@ class FigureSpec(Spec):
     arms: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    alone: Annotated[tuple[Any, ...], Field(max_length=2)] = ()
+    alone: tuple[Any, ...] = ()
     shade: tuple[float, float] | None = None
     authors: bool = False
     mark_best: bool = False

@@ -9,28 +9,33 @@ from typing import Any, get_args
 
 from pydantic import ConfigDict, create_model
 
+from hindsight.analysis.arms import SET
 from hindsight.analysis.reduce import COLUMNS
-from hindsight.claims.data import DOCUMENTS, Paper
+from hindsight.claims.data import CLAIMS, DOCUMENTS, Paper
 from hindsight.claims.measures import MEASURES, WORDS
 from hindsight.claims.rules import RULES, text
 from hindsight.figures.specs import DOCUMENT, TABLE, Document, FigureSpec, specs_of
+from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Spec
 from hindsight.specs.cell import KEYS
 from hindsight.specs.config import PICTURE, Config, Role, condition_name
 from hindsight.specs.errors import SpecError, must_be_among, validated
+from hindsight.specs.replay import GOAL_STRATEGIES
 
-#: The tables that a kind of figure is drawn from.
+#: The tables that a kind of figure is drawn from, and curves over minutes.
 TABLES = {
+    "minutes": ("seed_curves",),
     "curves": ("seed_curves", "evaluations"),
     "along": ("evaluations", "runs", "m_c"),
     "intervals": ("evaluations", "runs", "m_c"),
 }
 #: What separates the plan's entries besides keys of their cells (`figures.tables.value`).
 FACETS = {"arm", "level", "line", "place", "prey", "spawn", "task"}
-#: What selects an arm.
-ARM_KEYS = {"role", "algorithm", "her", "early_end", "first_seed"}.union(*KEYS.values())
-#: The fields of every verdict's sentence.
-SHOWN = ("value", "wide", "n_conditions", "n_seeds", "ahead", "behind", "open")
+#: What selects an arm, and the values of keys that are no option of a cell.
+ARM_VALUES = {"role": get_args(Role), "algorithm": ALGORITHMS, "her": (SET, *GOAL_STRATEGIES)}
+ARM_KEYS = {*ARM_VALUES, "early_end", "first_seed"}.union(*KEYS.values())
+#: The fields of every verdict's sentence, of which two are text.
+TEXTS, COUNTS = ("value", "wide"), ("n_conditions", "n_seeds", "ahead", "behind", "open")
 #: A place in a file, the names there, and those that are allowed.
 Names = tuple[str, Iterable[Any], Iterable[Any]]
 
@@ -63,6 +68,8 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
     yield "without", document.without, config.experiments
     for look in document.looks:
         yield f"looks: {look.name}: arm", look.arm, ARM_KEYS
+        for key, allowed in ARM_VALUES.items():
+            yield f"looks: {look.name}: arm.{key}", _given(look.arm, key), allowed
     for name, measure in document.measures.items():
         columns = [*COLUMNS[measure.table], *["early_success"] * (measure.table == "runs")]
         yield f"measures.{name}.column", [measure.column, *(measure.bounds or ())], columns
@@ -72,8 +79,8 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         yield from _figure(f"of_any.{name}", spec, FACETS, document)
     for name, spec in document.figures.items():
         where, pictured = f"figures.{name}", spec.kind == "episodes"
-        allowed = [PICTURE] if pictured else config.experiments
-        yield f"{where}.experiment", [spec.experiment], allowed
+        there = [PICTURE] if pictured else config.experiments
+        yield f"{where}.experiment", [spec.experiment], there
         if pictured:
             continue
         experiment = config.experiments[spec.experiment]
@@ -83,34 +90,42 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         yield from _figure(where, spec, FACETS | keys | experiment.vary.keys(), document)
         yield f"{where}.arms", spec.arms, experiment.arms
         yield f"{where}.places", spec.places, experiment.tasks or papers
-        x = ("env_steps", "minutes") if spec.kind == "curves" else experiment.vary
-        yield f"{where}.x", [spec.x] if spec.kind in ("curves", "along") else [], x
+        yield f"{where}.x", [spec.x] * (spec.kind == "along"), experiment.vary
 
 
 def _figure(where: str, spec: FigureSpec, facets: set[str], document: Document) -> Iterator[Names]:
-    yield f"{where}.rows", spec.rows, facets | {"measure"}
-    yield f"{where}.columns", [spec.columns], facets | {"measure"}
+    measured = facets | {"measure"}
+    yield f"{where}.rows", spec.rows, facets if spec.kind == "intervals" else measured
+    yield f"{where}.columns", [spec.columns], measured
     yield f"{where}.lines", [spec.lines], facets
     yield f"{where}.alone", spec.alone[:1], facets
-    yield f"{where}.caption", _fields(spec.caption), document.words
+    yield f"{where}: length of alone", [len(spec.alone)], [0, 2]
+    yield f"{where}.caption", _fields(f"{where}.caption", spec.caption), document.words
+    title = _fields(f"{where}.title", spec.title)
     if spec.kind == "learned":
         yield f"{where}: number of labels", [len(spec.labels)], [len(spec.arms)]
-        yield f"{where}.title", _fields(spec.title), ["runs", *map(str, range(len(spec.arms)))]
+        yield f"{where}.title", title, ["runs", *map(str, range(len(spec.arms)))]
         return
     if spec.kind == "intervals":
         yield f"{where}: number of rows", [len(spec.rows)], [1]
-    yield f"{where}.title", _fields(spec.title), ["title"]
+    if spec.kind == "curves":
+        yield f"{where}.x", [spec.x], ["env_steps", "minutes"]
+    yield f"{where}.title", title, ["title"]
     yield f"{where}.measures", spec.measures, document.measures
     tables = [document.measures[name].table for name in spec.measures]
-    yield f"{where}.measures: a table for {spec.kind}", tables, TABLES[spec.kind]
+    kind = "minutes" if spec.x == "minutes" else spec.kind
+    yield f"{where}.measures: a table for {kind}", tables, TABLES[kind]
 
 
-def _fields(sentence: str) -> Iterator[str]:
-    """The names of a sentence's fields; a brace without its pair counts as one."""
+def _fields(where: str, sentence: str) -> Iterator[str]:
+    """The names of a sentence's fields; raises ValueError for one that cannot be written."""
     try:
-        yield from (name for _, name, _, _ in Formatter().parse(sentence) if name is not None)
-    except ValueError:
-        yield "{ or }"
+        for _, name, form, _ in Formatter().parse(sentence):
+            if name is not None:
+                yield name
+                format("" if name in TEXTS else 0.0, form or "")
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _claims(config: Config, paper: Paper) -> Iterator[Names]:
@@ -119,18 +134,20 @@ def _claims(config: Config, paper: Paper) -> Iterator[Names]:
     for name, claim in paper.claims.items():
         where = f"claims.{name}"
         ((measure, usual),), ((rule, limits),) = claim.measure.items(), claim.rule.items()
+        yield f"{where}, also in another file: its paper", [CLAIMS[name].paper], [paper.paper]
         yield f"{where}.figure", [claim.figure], figures
         yield f"{where}.measure", [measure], MEASURES
         yield f"{where}.rule", [rule], RULES
         _must_bind(RULES[rule].holds, limits, f"{where}.rule.{rule}")
         text(rule, limits)
-        yield f"{where}.says", _fields(claim.says), [*SHOWN, *WORDS.get(measure, "").split()]
+        known = [*TEXTS, *COUNTS, *WORDS.get(measure, "").split()]
+        yield f"{where}.says", _fields(f"{where}.says", claim.says), known
         for part, more in [("measure", {}), *claim.beside.items()]:
             at, given = f"{where}.{part}.{measure}", usual | more
             _must_bind(MEASURES[measure], given, at)
             if "rivals" in given:
                 yield f"{at}.rivals", given["rivals"], ARM_KEYS
-                yield f"{at}.rivals.role", [given["rivals"].get("role")], get_args(Role)
+                yield f"{at}.rivals.role", [given["rivals"].get("role")], ARM_VALUES["role"]
             yield f"{at}: a task", [*_given(given, "only"), *given.get("others", ())], tasks
             if "experiment" in given:
                 yield f"{at}.experiment", [given["experiment"]], config.experiments
