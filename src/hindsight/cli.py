@@ -129,12 +129,14 @@ def plan(
     from rich.filesize import decimal
 
     from hindsight.pipeline.project import Project, must_be_in_its_clone
+    from hindsight.report.definitions import must_fit
     from hindsight.specs.config import load, overrides_of
     from hindsight.specs.cost import file_bytes, seconds, wall_seconds
     from hindsight.specs.plan import left_out
 
     must_be_in_its_clone()
     chosen = load(CONFIG, overrides_of(config or []))
+    must_fit(chosen)
     project = Project(chosen)
     size, cells = chosen.size, project.plan.cells
     each = pd.DataFrame(index=list(cells))

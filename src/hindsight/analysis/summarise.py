@@ -19,7 +19,7 @@ from hindsight.analysis import metrics, statistics
 from hindsight.analysis.arms import arm_columns
 from hindsight.analysis.best_level import best_levels, m_c_rows, score
 from hindsight.analysis.cells import Cell, ResultError, load_cell
-from hindsight.analysis.common import Common, at
+from hindsight.analysis.common import CommonBudget, values_at
 from hindsight.analysis.reduce import Array, Columns, Key, Reduced, grouped, reduce_cell
 from hindsight.analysis.sensitivity import sensitivities
 from hindsight.io.files import DamagedError, write_if_changed, write_whole
@@ -41,7 +41,7 @@ LEVEL = 0.8
 #: Cells with equal values of these are compared.
 COMPARED = ("fidelity", "level", "condition")
 #: Where a cell was trained; only the papers' conditions have spawn and prey.
-PLACE = ("task", "condition", "spawn", "prey")
+CONDITION_KEYS = ("task", "condition", "spawn", "prey")
 
 
 def summarise_all(
@@ -113,7 +113,7 @@ def make_tables(
 
     `vary` are the keys that the experiment varies, `arm` the columns that identify an arm.
     """
-    keys = ["fidelity", *arm, "level", *vary, *PLACE]
+    keys = ["fidelity", *arm, "level", *vary, *CONDITION_KEYS]
 
     def table(rows: Sequence[Key], without: Sequence[str] = ()) -> pd.DataFrame:
         first = rows[0] if rows else {}
@@ -125,7 +125,8 @@ def make_tables(
         for place, own in grouped(cells, "fidelity", "condition").items()
     }
     compared = {
-        place: Common([cell for _, cell in own]) for place, own in grouped(cells, *COMPARED).items()
+        place: CommonBudget([cell for _, cell in own])
+        for place, own in grouped(cells, *COMPARED).items()
     }
     summaries = [
         key
@@ -146,7 +147,7 @@ def make_tables(
         "runs.parquet": runs,
         "summary.csv": table(summaries),
         "tests.csv": pair_tests(cells, PAIRED_METRICS if like_papers else TASK_METRICS),
-        "aggregate.csv": table(aggregate(paper_runs, keys), PLACE),
+        "aggregate.csv": table(aggregate(paper_runs, keys), CONDITION_KEYS),
         # Without a swept key there are no rows.
         "sensitivity.csv": table(sensitivities(like_papers if vary else []), ["level", *vary]),
         "m_c.csv": table(m_c_rows(scores)),
@@ -189,13 +190,15 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
     return row | {"timed_on": cell.timed_on, "budget": cell.budget}
 
 
-def _coarse_row(cell: Reduced, common: Common) -> Key:
+def _coarse_row(cell: Reduced, common: CommonBudget) -> Key:
     """Return maxima and time to LEVEL on the coarsest grid of a condition's arms: up to the arm's
     own end, and (`common`) within the steps that all of them had; NaN without a value.
     """
     steps = common.spacing * np.arange(1, cell.budget // common.spacing + 1)
     returns = cell.carried_returns if cell.unit_returns else np.full_like(cell.returns, np.nan)
-    whole, shared = (metrics.median_curve(at(x, cell, returns)) for x in (steps, common.grid))
+    whole, shared = (
+        metrics.median_curve(values_at(x, cell, returns)) for x in (steps, common.grid)
+    )
     return {
         "coarse_max_median_return": _maximum(whole),
         f"steps_to_{LEVEL}": float(metrics.first_at(whole, steps, LEVEL)),
@@ -237,15 +240,15 @@ def _seed_curves(cell: Reduced) -> Columns:
 def pair_tests(cells: Sequence[tuple[Key, Reduced]], compared: Sequence[str]) -> pd.DataFrame:
     """Compare every pair of arms in every condition, paired by seed, within the steps both had.
 
-    `compared` are columns of `Common.runs`. P-values are corrected by Holm over a pair's
+    `compared` are columns of `CommonBudget.runs`. P-values are corrected by Holm over a pair's
     conditions.
     """
     rows = []
     for (fidelity, level, _), own in grouped(cells, *COMPARED).items():
         arms = {key["arm"]: cell for key, cell in own}
-        where = {name: own[0][0][name] for name in PLACE}
+        where = {name: own[0][0][name] for name in CONDITION_KEYS}
         for baseline, arm in itertools.combinations(arms, 2):
-            common = Common([arms[baseline], arms[arm]])
+            common = CommonBudget([arms[baseline], arms[arm]])
             if not common.grid.size:
                 continue
             pair: Key = {"fidelity": fidelity, "level": level} | where
@@ -371,7 +374,7 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 def _key(entry: dict[str, Any], vary: list[str]) -> Key:
     level = {name: entry["level"][name] for name in vary}
     text = {"fidelity": entry["fidelity"]} | arm_columns(entry) | {"level": level_text(level)}
-    return text | level | {name: entry[name] for name in PLACE}
+    return text | level | {name: entry[name] for name in CONDITION_KEYS}
 
 
 def _stack(parts: Sequence[tuple[Key, Columns]], keys: list[str]) -> pd.DataFrame:

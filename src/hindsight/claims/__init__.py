@@ -9,16 +9,14 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hindsight.analysis.summarise import plans_in
-from hindsight.claims.data import CLAIMS, Claim
+from hindsight.claims.data import CLAIMS, Claim, Outcome
 from hindsight.claims.evidence import NAN, Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
 from hindsight.io.files import as_json, write_if_changed
-
-Outcome = Literal["yes", "no", "not tested"]
 
 
 @dataclass(frozen=True)
@@ -51,17 +49,18 @@ def evaluate(directory: Path, experiments: Collection[str] | None = None) -> lis
 
 
 def judged(claim: Claim, evidence: Evidence) -> Verdict:
-    measure = MEASURES[claim.measure]
+    ((name, arguments),), ((rule, limits),) = claim.measure.items(), claim.rule.items()
+    measure = MEASURES[name]
     try:
-        measured = measure(evidence, **claim.arguments)
-        holds = RULES[claim.rule].holds(measured, **claim.limits)
+        measured = measure(evidence, **arguments)
+        holds = RULES[rule].holds(measured, **limits)
     except Untested as reason:
         return Verdict(claim.id, evidence.fidelity, "not tested", Measured(NAN), str(reason))
     beside: dict[str, Measured | None] = {}
     for words, more in claim.beside.items():
         beside[words] = None
         with suppress(Untested):
-            beside[words] = measure(evidence, **claim.arguments | more)
+            beside[words] = measure(evidence, **arguments | more)
     outcome: Outcome = "yes" if holds else "no"
     return Verdict(claim.id, evidence.fidelity, outcome, measured, beside=beside)
 

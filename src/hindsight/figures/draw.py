@@ -2,22 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from matplotlib.figure import Figure
 
 from hindsight.figures import curves, environment, learned, panels, points, style
-from hindsight.figures.specs import FigureSpec, made_from, specs_of
+from hindsight.figures.specs import FigureSpec, Kind, made_from, specs_of
 from hindsight.figures.tables import Tables
 from hindsight.io.records import Making
 from hindsight.io.startup import side_by_side
+from hindsight.specs.errors import must_agree
 
-KINDS = {
+DRAWERS = {
     "curves": curves.draw,
     "along": points.along,
     "intervals": points.intervals,
     "episodes": environment.draw,
     "learned": learned.draw,
 }
+must_agree("kind of figure", get_args(Kind), DRAWERS)
 
 
 def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
@@ -25,7 +28,7 @@ def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
     tables = Tables(folder, spec.fidelity)
     with style.styled(paper=paper):
         try:
-            return KINDS[spec.kind](tables, spec)
+            return DRAWERS[spec.kind](tables, spec)
         except panels.NoResults:
             return panels.nothing(tables, spec)
 

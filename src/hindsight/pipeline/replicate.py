@@ -20,6 +20,7 @@ import yaml
 from hindsight.io.interruption import PARENT, noticed
 from hindsight.library.train import duration
 from hindsight.pipeline.project import Project, files_below, lock, must_be_in_its_clone
+from hindsight.report.definitions import must_fit
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
 from hindsight.specs.errors import SpecError
@@ -50,6 +51,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     if published:
         overrides["results"] = "published"
     project = Project(load(Path("config.yaml"), overrides))
+    must_fit(project.config)
     with lock():  # the pipeline takes it later, when this process would have overwritten the log
         pass
     keys = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]

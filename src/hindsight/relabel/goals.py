@@ -14,6 +14,7 @@ from numba import types
 from torch import Tensor
 
 from hindsight.nn.numba_cache import FirstClass, first_class
+from hindsight.specs.errors import must_agree
 from hindsight.specs.replay import EpisodeStrategy
 
 #: A strategy: `(step, before, left, uniform)` returns the step, as a whole number, whose achieved
@@ -46,11 +47,7 @@ STRATEGIES: dict[EpisodeStrategy, FirstClass] = {
     "future": future,
     "episode": episode,
 }
-if without := {*get_args(EpisodeStrategy)} ^ STRATEGIES.keys():
-    raise TypeError(
-        f"a goal strategy needs a name in specs/replay.py and a function in relabel/goals.py: "
-        f"{', '.join(sorted(without))} has only one of them"
-    )
+must_agree("goal strategy", get_args(EpisodeStrategy), STRATEGIES)
 
 
 def choose(strategy: EpisodeStrategy, step: Any, before: Any, left: Any, uniform: Any) -> Any:

@@ -207,6 +207,8 @@ def hash_of(values: dict[str, Any]) -> str:
 
 #: The parts whose keys the user gives without naming the part.
 SECTIONS = ("environment", "algorithm", "hindsight", "replay")
+#: These keys, by part.
+KEYS = {s: {key for model in PARTS[s].values() for key in model.model_fields} for s in SECTIONS}
 
 
 def cell_values(
@@ -258,10 +260,9 @@ def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
         if section in values and key in model_of(section, values[section]).model_fields:
             values[section][key] = value
             return
-    keys = {s: {key for model in PARTS[s].values() for key in model.model_fields} for s in SECTIONS}
-    home = next((section for section in SECTIONS if key in keys[section]), None)
+    home = next((section for section in SECTIONS if key in KEYS[section]), None)
     if home is None:
-        known = {"first_seed", "early_end"}.union(*keys.values())
+        known = {"first_seed", "early_end"}.union(*KEYS.values())
         raise SpecError(f"{where}: unknown option {key!r}{guess(key, known)}")
     if home in values:
         part = values[home]

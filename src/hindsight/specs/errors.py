@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,9 +111,24 @@ def guess(key: str, names: Iterable[str]) -> str:
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validated(model: type[Model], values: Any) -> Model:
-    """Validate plain values; raises SpecError with one sentence."""
+def validated(model: type[Model], values: Any, where: str = "") -> Model:
+    """Validate plain values; raises SpecError with one sentence, which begins with `where`."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise SpecError(one_sentence(error)) from None
+        raise SpecError(f"{where}: {one_sentence(error)}".removeprefix(": ")) from None
+
+
+def must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
+    """Raise ValueError, which begins with `where`, for an unknown name."""
+    if name not in there:
+        known = ", ".join(sorted(map(str, there)))
+        choice = f"choose from {known}" if known else "there are none"
+        raise ValueError(f"{where} {name!r} is unknown; {choice}")
+
+
+def must_agree(what: str, names: Collection[str], functions: Collection[str]) -> None:
+    """Raise SpecError if one of a registry's names has no function, or a function no name."""
+    for one in sorted({*names} ^ {*functions}):
+        lacks = "name but no function" if one in names else "function but no name"
+        raise SpecError(f"the {what} {one!r} has a {lacks}")

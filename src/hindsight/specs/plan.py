@@ -205,10 +205,7 @@ def _cell(config: Config, at: Place) -> CellSpec:
         # A test must fall on the end of an iteration.
         divisors = (n for n in range(1, steps // BINS + 1) if test.every % n == 0)
         values["algorithm"]["log_interval"] = max(divisors, default=1)
-    try:
-        return validated(CellSpec, values)
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from None
+    return validated(CellSpec, values, where)
 
 
 @dataclass(frozen=True)
