@@ -84,6 +84,17 @@ def trained(
     return found
 
 
+def keeps_its_contracts(package: Path, kind: str, name: str) -> None:
+    """The contracts of this kind hold for what was added."""
+    options = ("-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-k", name)
+    where = {**os.environ, "PYTHONPATH": f"{package / 'src'}{os.pathsep}{ROOT}"}
+    file = ROOT / "tests" / "contract" / f"test_{kind}.py"
+    done = program(sys.executable, "-m", "pytest", *options, str(file), env=where)
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert passed and int(passed[1]) >= 4
+
+
 def add(package: Path, word: str) -> list[str]:
     """Write the page's new files that have a word in their name."""
     names = [name for name in BLOCKS if word in name]
@@ -115,6 +126,7 @@ def test_an_environment(package):
         "assert (obs['observation'], reward, terminated) == ([1.25], 0.0, True)\n",
     )
     assert 0 < columns["relabelled_share"][0] < 1
+    keeps_its_contracts(package, "environments", "Line-v0")
 
 
 REFERENCE = "tests/envs/test_predator_prey.py"
@@ -226,6 +238,7 @@ def test_a_strategy(package):
         "    assert found == [[3, 3], [6, 4]]\n",
     )
     assert all(columns["relabelled_share"][0] > 0 for columns in found[:2])
+    keeps_its_contracts(package, "strategies", "soon")
 
 
 def test_an_on_policy_algorithm(package):
@@ -234,6 +247,31 @@ def test_an_on_policy_algorithm(package):
     bits = {"id": "BitFlipping-v0", "n_bits": 3}
     columns, _ = trained(package, {**how, "hindsight": {}}, {**how, "environment": bits})
     assert columns["relabelled_share"] == [0.5, 0.5] and len(columns["policy_loss"]) == 2
+
+
+def test_an_off_policy_algorithm(package):
+    """Its option reaches its network, and it has a model although nothing else names it."""
+    assert len(add(package, "qrdqn.py")) == 2
+    bits = {"id": "BitFlipping-v0", "n_bits": 3}
+    her = {"strategy": "future", "fidelity": "described"}
+    how = {**SMALL, "environment": bits, "algorithm": {"name": "qrdqn", **OFF_POLICY}}
+    columns, _ = trained(
+        package,
+        {**how, "replay": her},
+        how,
+        then="from hindsight import QRDQN\n"
+        "from hindsight.specs.cell import CellSpec\n"
+        "from hindsight.training.policies import agent_of\n"
+        "cell = CellSpec.model_validate(cells[0])\n"
+        "wide = cell.model_copy(update={'algorithm':\n"
+        "    cell.algorithm.model_copy(update={'n_quantiles': 7})})\n"
+        "assert agent_of(wide).q.sizes[-1] == 3 * 7 and wide.hash != cell.hash\n"
+        "model = QRDQN('BitFlipping-v0', env_kwargs={'n_bits': 3}, n_quantiles=7, seeds=2)\n"
+        "model.learn(3000)\n"
+        "assert model.evaluate(episodes=20)['success_rate'].mean() > 0.5\n",
+    )
+    assert columns["loss"][0] > 0
+    keeps_its_contracts(package, "algorithms", "qrdqn")
 
 
 def test_an_experiment():

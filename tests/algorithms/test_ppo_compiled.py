@@ -17,8 +17,8 @@ from hindsight.envs.environment import Environment
 from hindsight.nn.adam import Adam
 from hindsight.nn.numba_cache import use_threads
 from hindsight.specs.algorithms.ppo import PPOSpec
-from tests.envs.test_run_axis import CASES, prey
 from tests.support.agents import agent as agent_of_size
+from tests.support.native import CASES, prey
 
 TASKS = CASES | {"static": prey(prey="static", grid_size=4.0, max_steps=6)}
 

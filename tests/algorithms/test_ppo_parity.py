@@ -23,7 +23,7 @@ from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from tests.algorithms.test_ppo_compiled import agent_for, rows_for
 from tests.algorithms.twins import linear, put_row, row_of
-from tests.envs.test_run_axis import CASES, prey
+from tests.support.native import CASES, prey
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 

@@ -17,7 +17,7 @@ from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.policies import policy_of
 from tests.curves import curves
-from tests.envs.test_run_axis import play
+from tests.support.native import play
 from tests.training.small import SPEC, cell_in, interrupted
 
 

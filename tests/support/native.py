@@ -1,9 +1,9 @@
-"""Steps, resets and episodes of every native task (runs alone or among others: test_loops)."""
+"""Native tasks on the run axis, with policies that take actions of all kinds."""
 
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -12,9 +12,12 @@ from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import Step
+from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
+from hindsight.specs.errors import validated
+from tests.contract.cells import TASKS
 
 
 def steer(env: Environments[Any], t: int) -> Tensor:
@@ -49,6 +52,14 @@ def chase(env: Environments[Any], t: int) -> Tensor:
         touches = torch.linalg.vector_norm(last - first, dim=-1, keepdim=True) < 0.7
         aim = torch.where(touches, aim, first - last)
     return aim + 0.8 * torch.sin(5 * last + t) * (t % 30 < 20)
+
+
+def anything(env: Environments[Any], t: int) -> Tensor:
+    """Random actions, the same in every step of this number."""
+    size, generator = env.elapsed.shape, torch.Generator().manual_seed(t)
+    if env.n_choices:
+        return torch.randint(env.n_choices, size, generator=generator)
+    return 1.5 * torch.randn(*size, env.action_size, generator=generator)
 
 
 @dataclass(frozen=True)
@@ -88,9 +99,13 @@ CASES = {
 SEEDS = [5, 0, 5, 11]
 
 
-@pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest) -> Case:
-    return CASES[request.param]
+def registered(**keys: Any) -> Case:
+    spec = validated(ENVIRONMENTS[keys["id"]], keys)
+    return Case(resolve_name(spec.entry_point), spec, anything)
+
+
+#: Whatever is registered, with each of its switches, and the cases above.
+EVERY = {name: registered(**keys) for name, keys in TASKS.items()} | CASES
 
 
 def fields_of(step: Step) -> tuple[Tensor, ...]:
@@ -131,51 +146,3 @@ def play(env: Environments[Any], actions: Any, n_steps: int, iteration: int = 1)
         rewards.append(reward)
     together = Step(*(torch.stack(values) for values in zip(*map(fields_of, steps), strict=True)))
     return Played(torch.stack(states), together, torch.stack(rewards))
-
-
-def test_seeds_and_environments_differ(case: Case) -> None:
-    """Those of evaluation, too."""
-    envs = [case.make([0, 1, 2], 4, evaluation=evaluation) for evaluation in (False, True)]
-    # Four episodes of 24 environments.
-    beginnings = torch.stack([env.beginnings[:, :, :4] for env in envs]).flatten(3).flatten(0, 2)
-    assert len(beginnings.unique(dim=0)) == 24
-
-
-def beginnings(played: Played, run: int, env: int) -> Tensor:
-    """First observations of the episodes in order."""
-    starts = torch.cat([torch.ones_like(played.over[:1]), played.over[:-1]])[:, run, env]
-    return played.states[starts, run, env]
-
-
-def test_beginnings_are_those_of_their_number_through_many_blocks(case, monkeypatch):
-    """Whatever was done before."""
-    monkeypatch.setattr(case.kind, "block_size", 8)
-    env = case.make(SEEDS)
-    played = play(env, case.actions, 80 * case.spec.step_limit)
-    assert int(env.episode[3].min()) >= 80  # ten blocks, and more
-    for place in (0, 1):
-        found = beginnings(played, 3, place)
-        for number in (0, 3, 8, 16, 17, 72, 79):
-            fresh = case.make(SEEDS)
-            fresh.load_state_dict({"episode": torch.full((4, 2), number)})
-            assert torch.equal(found[number], fresh._beginning()[3, place])
-
-
-@pytest.mark.parametrize("n_steps", [30, 250])
-def test_a_rewound_evaluation_is_identical(case, n_steps, monkeypatch):
-    """Also if it was longer than the blocks in memory."""
-    monkeypatch.setattr(case.kind, "block_size", 8)
-    env = case.make(SEEDS, 3, evaluation=True)
-    first = play(env, case.actions, n_steps)
-    for _ in range(2):
-        env.rewind()
-        assert first.equals(play(env, case.actions, n_steps))
-    # Each number has episodes of its own, which do not depend on the way there.
-    seen = []
-    for number in (11, 3, 20, 0):
-        direct = case.make(SEEDS, 3, evaluation=True)
-        for one in (env, direct):
-            one.rewind(number)
-        assert torch.equal(env.state, direct.state)
-        seen.append(env.state.flatten())
-    assert len(torch.stack(seen).unique(dim=0)) == 4
