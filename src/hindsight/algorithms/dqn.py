@@ -80,7 +80,7 @@ def act(state: TrainState, obs: Tensor, spec: DQNSpec, numbers: Tensor | None = 
         numbers: [run, env, 2], uniform in [0, 1): the first decides whether the action is random,
             the second which one it is; None: greedy.
     """
-    values = state.agent.values(state.q(obs))
+    values: Tensor = state.agent.values(state.q(obs))
     greedy = values.argmax(-1)
     if numbers is None:
         return greedy

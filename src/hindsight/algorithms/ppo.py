@@ -58,7 +58,8 @@ class Agent:
 
     def each(self, outputs: Tensor) -> tuple[Tensor, ...]:
         """Split outputs [..., output] of a discrete policy into those of each component."""
-        return outputs.split(self.choices, dim=-1)
+        each: tuple[Tensor, ...] = outputs.split(self.choices, dim=-1)
+        return each
 
     @property
     def n_sigmas(self) -> int:

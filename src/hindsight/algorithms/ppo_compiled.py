@@ -253,7 +253,7 @@ def _policy_loss(
         chosen, entropy = int(action[0]), 0.0
         if hyper.discrete:
             entropy = _log_softmax(outputs[i], log_p)
-            log_prob = np.float64(log_p[chosen])
+            log_prob: float = np.float64(log_p[chosen])
         else:
             log_prob = _gaussian_log_prob(outputs[i], log_std, action)
         log_ratio = log_prob - samples[i, n_obs + n_actions]

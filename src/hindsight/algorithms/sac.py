@@ -93,9 +93,10 @@ def act(state: TrainState, obs: Tensor, spec: SACSpec, numbers: Tensor | None = 
     Sampled from the policy with standard normal `numbers` [run, env, action]; None: tanh(mu).
     """
     head = state.pi(obs)
-    if numbers is None:
-        return state.agent.actions(head)
-    return squashed.sample(head, numbers).actions
+    actions: Tensor = (
+        state.agent.actions(head) if numbers is None else squashed.sample(head, numbers).actions
+    )
+    return actions
 
 
 @dataclass

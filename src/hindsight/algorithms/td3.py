@@ -95,7 +95,7 @@ def act(
     Args:
         numbers: [run, env, action], standard normal; None: no noise.
     """
-    actions = state.agent.actions(state.pi(obs))
+    actions: Tensor = state.agent.actions(state.pi(obs))
     if numbers is None:
         return actions
     return actions.add_(numbers * spec.exploration_noise).clamp_(-1, 1)

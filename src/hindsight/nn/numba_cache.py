@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import cache, update_wrapper, wraps
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 from filelock import FileLock
@@ -27,6 +27,7 @@ from filelock import FileLock
 from hindsight.io.fingerprint import fingerprint
 from hindsight.io.interruption import awaited
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 CONFIG: Any = numba.config
 #: Whether functions are compiled.
 ENABLED: bool = not CONFIG.DISABLE_JIT
@@ -38,13 +39,16 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Function) -> Function:
     """Compile a function that compiled functions call, and inline it into its callers.
 
     Without inlining, the process that compiles and those that load from the cache would run
     different machine code, and their results would differ in the last bits.
     """
-    return numba.njit(forceinline=True, **OPTIONS)(function) if ENABLED else function
+    if not ENABLED:
+        return function
+    made: Function = numba.njit(forceinline=True, **OPTIONS)(function)
+    return made
 
 
 def entry_point(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,7 +145,8 @@ def folder() -> Path | None:
 
     with suppress(OSError, RuntimeError):  # no home folder, or a read-only one
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        path = Path(caches) / "hindsight" / "compiled" / get_host_cpu_name()
+        processor: str = get_host_cpu_name()
+        path = Path(caches) / "hindsight" / "compiled" / processor
         path.mkdir(parents=True, exist_ok=True)
         if os.access(path, os.W_OK):
             return path

@@ -45,7 +45,7 @@ class Draws:
 
 def _away(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
     """Whether `achieved` [..., step, goal] has moved away from the segment's first `observed`."""
-    distance = torch.linalg.vector_norm(achieved - at_step(observed, first), dim=-1)
+    distance: Tensor = torch.linalg.vector_norm(achieved - at_step(observed, first), dim=-1)
     return distance > MOVED
 
 

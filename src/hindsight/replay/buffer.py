@@ -62,7 +62,7 @@ def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
 
 def count_of(name: str, value: Any, least: int = 1) -> int:
     """Return a count, which may be a float such as 1e6; SpecError if not whole, or too small."""
-    number = isinstance(value, Real) and type(value) is not bool
+    number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not least <= value < np.inf or value != int(value):
         raise SpecError(
             f"{name}: {value!r} is not allowed; it must be a whole number, {least} or more"

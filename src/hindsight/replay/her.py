@@ -376,7 +376,9 @@ class HindsightReplayBuffer(FieldBuffer):
             return np.zeros(ring.n_envs, bool)
         last = ring.rows[0, :, (ring.position - 1) % ring.n_slots].numpy()
         now, then = rows[:, self._now], last[:, self._after]  # compared as bytes
-        return (ring.elapsed[0] > 0) & (now.view(np.int32) != then.view(np.int32)).any(1)
+        differ: NDArray[np.bool_] = (now.view(np.int32) != then.view(np.int32)).any(1)
+        open_: NDArray[np.bool_] = ring.elapsed[0] > 0
+        return open_ & differ
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
         """Sample `batch_size` transitions with replacement, partly relabelled.
