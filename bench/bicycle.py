@@ -25,7 +25,8 @@ ENVIRONMENTS = {
     "FetchPush-v4": "", "HandReach-v3": "", "HandManipulateBlock_ContinuousTouchSensors-v1": "",
     "AntMaze_UMaze-v5": "", "PointMaze_Medium-v3": "", "FrankaKitchen-v1": "",
     "parking-v0": "", "parking-v0 ": "max_episode_steps=40, terminates='goal'",
-    "discrete_obs_space=False": "", "discrete_obs_space=True": "", "image_obs_space=True": "",
+    "discrete_obs_space=False": "", "discrete_obs_space=True": "terminates='goal'",
+    "image_obs_space=True": "terminates='goal'",
     "ogbench:pointmaze-medium-v0": "", "gym_pusht:gym_pusht/PushT-v0": "",
     "metaworld:Meta-World/MT1": "env_kwargs={'env_name': 'reach-v3'}",
     "gym_xarm:gym_xarm/XarmLift-v0": "", "gym_hil:gym_hil/PandaPickCubeBase-v0": "",
@@ -52,11 +53,11 @@ else:
 def main() -> None:
     failed = False
     for name in sys.argv[1:] or ENVIRONMENTS:
-        settings, imports = ENVIRONMENTS.get(name, ""), "pass"
-        model = f"SAC({name.strip()!r}, {settings}{settings and ', '}**SMALL)"
+        imports, what = "pass", f"SAC({name.strip()!r}"
         if "=" in name:
             imports = "from stable_baselines3.common.envs import BitFlippingEnv"
-            model = f"DQN(BitFlippingEnv({name}), **SMALL)"
+            what = f"DQN(BitFlippingEnv({name})"
+        model = ", ".join(filter(None, [what, ENVIRONMENTS.get(name), "**SMALL)"]))
         began = time.monotonic()
         program = [sys.executable, "-c", PROGRAM.format(model=model, imports=imports)]
         done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=600)
