@@ -14,7 +14,7 @@ help:
 	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: about two minutes"
 	@echo "make verify-published  retrain the first iterations of published cells, and compare"
 	@echo "make test              lint, then run all tests"
-	@echo "make lint              ruff, mypy, Snakemake's linter and formatter"
+	@echo "make lint              ruff, mypy, figures and claims, Snakemake's linter and formatter"
 	@echo "make docs              build the documentation site in site/: a minute"
 	@echo "make bench             measure speed, compared with Stable-Baselines3"
 	@echo "make faults            inject about 130 faults, and write docs/survival.md"
@@ -47,6 +47,7 @@ lint: .venv/test
 	$(BIN)/ruff check src tests bench workflow
 	$(BIN)/ruff format --check src tests bench workflow
 	$(BIN)/mypy
+	$(BIN)/hindsight plan > /dev/null
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 

@@ -1,8 +1,9 @@
-"""SAC with hindsight beside Stable-Baselines3's: steps until 95 % of the test episodes succeed.
+r"""SAC with hindsight beside Stable-Baselines3's: steps until 95 % of the test episodes succeed.
 
     python bench/reach.py                                                # FetchReach
     python bench/reach.py --env PandaReach-v3 --steps 10000 --seeds 4    # pip install panda-gym
-    python bench/reach.py --env highway_env:parking-v0 --steps 10000 --seeds 2 --limit 100
+    python bench/reach.py --env highway_env:parking-v0 --steps 10000 --seeds 2 --limit 100 \
+        --terminates goal
 
 Both have the same setting and are tested at the same steps, by the same episodes, with the mean
 action.  parking-v0 (pip install highway-env) has crashes, which cost 5 and which no goal explains:
@@ -49,6 +50,7 @@ def ours(given: argparse.Namespace) -> tuple[list[list[dict[str, float]]], float
     """Every test of each seed, and the processor seconds of a seed's training."""
     model = SAC(
         given.env, her="future", k=4, seeds=given.seeds, max_episode_steps=given.limit,
+        terminates=given.terminates,
         evaluate_every=given.steps, hidden=HIDDEN, log_interval=EVERY,
         learning_starts=given.warm_up, **SETTING,
     )  # fmt: skip
@@ -95,6 +97,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--episodes", type=int, default=20, help="of each test")
     parser.add_argument("--limit", type=int, help="steps of an episode, if none is registered")
+    parser.add_argument("--terminates", help="goal or never, if a trial does not find out")
     parser.add_argument("--warm-up", type=int, default=100, help="random steps before learning")
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -19,6 +19,7 @@ APPENDIX = sorted(ROOT.glob("results/published/appendix/*.md"))
 #: Pages that lie outside docs/, by their names on the site.
 OUTSIDE = {
     "index.md": "README.md",
+    "surprises.md": "findings/README.md",
     **{name: name for name in ("REPLICATION.md", "CONTRIBUTING.md", "CHANGELOG.md")},
     **{path: path for path in (page.relative_to(ROOT).as_posix() for page in APPENDIX)},
 }

@@ -35,7 +35,7 @@ def trained(tmp_path_factory):
 
 
 def test_evaluate_prints_return_and_success(trained):
-    (policy,) = (trained / "results/policies").rglob("*.pt")
+    (policy,) = (trained / "results/policies").rglob("*.safetensors")
     told = [
         hindsight("evaluate", str(policy), "--episodes", "3", *more, cwd=trained)
         for more in ([], ["--run", "1"], ["max_steps=5"], ["--random"])
@@ -124,7 +124,7 @@ def test_what_trains_otherwise_than_typed_is_reported():
 def test_train_prints_what_will_come_and_what_came_out(trained):
     told = (trained / "told.txt").read_text().splitlines()
     (curves,) = (trained / "results").rglob("*.parquet")
-    (policy,) = (trained / "results/policies").rglob("*.pt")
+    (policy,) = (trained / "results/policies").rglob("*.safetensors")
     assert re.match(
         r"Training ppo with hindsight \(final, described\) on PredatorPrey-v0: 2 runs × 4,096 "
         r"steps, about \d+ s on one core if none ends early \(\d+% of it for 20 evaluations of 20 "

@@ -24,8 +24,9 @@ from tests.commands import program
 from tests.wants import wants
 
 ROOT = Path(__file__).parents[1]
+FINDINGS = ROOT / "findings/README.md"
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb")]
+    [*ROOT.glob("*.md"), FINDINGS, *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb")]
 )
 PARSER = MarkdownIt("commonmark").enable("table")
 TRACKED = program("git", "ls-files", "-z", cwd=ROOT).stdout.split("\0")
@@ -120,7 +121,7 @@ def test_make_alone_names_every_target():
 
 def test_every_page_is_on_the_site():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md"}
+    placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md", "surprises.md"}
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb"), *ROOT.glob("*.md")]
     assert placed == {path.name for path in pages} - {"README.md"}
 
@@ -200,6 +201,13 @@ def mistake(page: Path, target: str) -> str:
 def test_every_link_leads_somewhere(page):
     found = [mistake(page, target) for target in links(markdown(page))]
     assert not [words for words in found if words]
+
+
+def test_every_finding_is_in_the_table():
+    """They are not run here: each installs its packages from PyPI."""
+    named = {target for target in links(markdown(FINDINGS)) if target.endswith(".sh")}
+    there = {path.name for path in FINDINGS.parent.glob("*.sh")}
+    assert named == there and len(there) >= 12
 
 
 def test_of_the_derived_pictures_those_are_tracked_that_the_pages_show():

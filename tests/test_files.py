@@ -37,8 +37,10 @@ def test_a_checkpoint_without_room_says_why(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        with pytest.raises(FileError, match=r"cell\.pt: cannot be written: File too large$"):
-            save(tmp_path / "cell.pt", {"rows": torch.zeros(10_000)})
+        with pytest.raises(
+            FileError, match=r"cell\.safetensors: cannot be written: File too large$"
+        ):
+            save(tmp_path / "cell.safetensors", {"rows": torch.zeros(10_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())

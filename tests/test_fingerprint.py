@@ -1,8 +1,11 @@
 """Fingerprints of code, taken from a copy of the sources that is then edited."""
 
 import ast
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,3 +209,38 @@ def test_every_version_of_python_gives_the_same_fingerprint():
     """The number is that of Python 3.10 to 3.13, whose own dumps of this function all differ."""
     (node,) = ast.parse(SNIPPET).body
     assert module._digest(node).hex()[:12] == "3bd3462c5b12"
+
+
+EDITED_WHILE_IT_STARTS = """
+import pathlib, sys
+import hindsight.io.fingerprint as fingerprint
+from hindsight.io.files import FileError
+from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import code_of, import_code
+source = pathlib.Path(fingerprint.__file__).parents[1] / sys.argv[1]
+kept, before = source.read_bytes(), code_of(CellSpec())
+source.write_bytes(kept + b"\\n_EDITED = 1\\n")
+import hindsight.algorithms.ppo
+source.write_bytes(kept)
+try:
+    import_code(CellSpec())
+except FileError as error:
+    print(error)
+else:
+    print("trains")
+"""
+
+
+@pytest.mark.parametrize("edited, told", [
+    ("algorithms/ppo.py", "changed while this training began; type the same command again"),
+    ("figures/style.py", "trains"),
+])  # fmt: skip
+def test_code_that_is_edited_while_a_training_starts_trains_nothing(tmp_path, edited, told):
+    """Even if the edit is undone before anything could compare contents."""
+    shutil.copytree(PACKAGE, tmp_path / "hindsight")
+    ran = subprocess.run(
+        [sys.executable, "-c", EDITED_WHILE_IT_STARTS, edited],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told in ran.stdout

@@ -17,7 +17,7 @@ from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.config import completed, load, parse
-from hindsight.specs.environments.predator_prey import PREYS, SPAWNS
+from hindsight.specs.environments.predator_prey import SPAWNS
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 from tests.analysis.synthetic import constant, summarise, write_experiment
@@ -27,7 +27,9 @@ PACKAGE = Path(hindsight.__file__).parent
 ROOT = PACKAGE.parents[1]
 PAGE = (ROOT / "docs" / "how-to-add.md").read_text(encoding="utf-8")
 #: The page's blocks of code, by the file that each begins with.
-BLOCKS = dict(re.findall(r"^```(?:python|yaml)\n# (src/\S+)\n(.*?)^```", PAGE, re.M | re.S))
+BLOCKS = dict(
+    re.findall(r"^```(?:python|yaml)\n# ((?:src|tests)/\S+)\n(.*?)^```", PAGE, re.M | re.S)
+)
 SMALL = {"seeds": 2, "steps": 256, "evaluation": {"points": 1, "episodes": 2}}
 PPO = {"n_steps": 64, "hidden": [8], "batch_size": 32}
 OFF_POLICY = {"hidden": [8], "log_interval": 64, "learning_starts": 20, "batch_size": 16}
@@ -82,6 +84,17 @@ def trained(
     return found
 
 
+def keeps_its_contracts(package: Path, kind: str, name: str) -> None:
+    """The contracts of this kind hold for what was added."""
+    options = ("-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-k", name)
+    where = {**os.environ, "PYTHONPATH": f"{package / 'src'}{os.pathsep}{ROOT}"}
+    file = ROOT / "tests" / "contract" / f"test_{kind}.py"
+    done = program(sys.executable, "-m", "pytest", *options, str(file), env=where)
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert passed and int(passed[1]) >= 4
+
+
 def add(package: Path, word: str) -> list[str]:
     """Write the page's new files that have a word in their name."""
     names = [name for name in BLOCKS if word in name]
@@ -113,17 +126,59 @@ def test_an_environment(package):
         "assert (obs['observation'], reward, terminated) == ([1.25], 0.0, True)\n",
     )
     assert 0 < columns["relabelled_share"][0] < 1
+    keeps_its_contracts(package, "environments", "Line-v0")
+
+
+REFERENCE = "tests/envs/test_predator_prey.py"
+
+
+def write_prey(package: Path) -> None:
+    """Add the page's function."""
+    path = package / "src/hindsight/envs/prey.py"
+    text = path.read_text(encoding="utf-8")
+    block = BLOCKS["src/hindsight/envs/prey.py"]
+    path.write_text(text.replace("def policy_of(", f"{block}\n\ndef policy_of("))
+
+
+def name_prey(package: Path) -> None:
+    """Add the page's name."""
+    path = package / "src/hindsight/specs/environments/predator_prey.py"
+    last, line = '    "random_direction": ("released",),\n', BLOCKS[str(path.relative_to(package))]
+    path.write_text(path.read_text(encoding="utf-8").replace(last, last + line))
+
+
+def name_strategy(package: Path) -> None:
+    """Add the page's name."""
+    path = package / "src/hindsight/specs/replay.py"
+    line, text = BLOCKS["src/hindsight/specs/replay.py"], path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"^EpisodeStrategy = .*\n", line, text, flags=re.M))
+
+
+@pytest.mark.parametrize(
+    ("half", "module", "words"),
+    [
+        (name_prey, "envs.prey", "the prey 'to_and_fro' has a name but no function"),
+        (write_prey, "envs.prey", "the prey 'to_and_fro' has a function but no name"),
+        (name_strategy, "relabel.goals", "the goal strategy 'soon' has a name but no function"),
+    ],
+)
+def test_the_forgotten_half_is_named_at_import(package, half, module, words):
+    half(package)
+    environment = {**os.environ, "PYTHONPATH": str(package / "src")}
+    done = program(sys.executable, "-c", f"import hindsight.{module}", env=environment)
+    assert done.returncode == 1 and done.stderr.endswith(f"SpecError: {words}\n")
 
 
 def test_a_prey(package):
     """It moves as written; the papers' grids and the code of other cells stay as they are."""
-    functions, names = (package / name for name in BLOCKS if "prey.py" in name)
-    block = BLOCKS["src/hindsight/envs/prey.py"]
-    text = functions.read_text(encoding="utf-8")
-    functions.write_text(text.replace("def policy_of(", f"{block}\n\ndef policy_of("))
-    line = BLOCKS["src/hindsight/specs/environments/predator_prey.py"]
-    text = re.sub(r"^PREYS = .*\n", line, names.read_text(encoding="utf-8"), flags=re.M)
-    names.write_text(text, encoding="utf-8")
+    write_prey(package)
+    name_prey(package)
+    reference = (ROOT / REFERENCE).read_text(encoding="utf-8")
+    (package / "reference.py").write_text(
+        reference.replace(
+            "    raise AssertionError(f", f"{BLOCKS[REFERENCE]}    raise AssertionError(f"
+        )
+    )
     planned = Plan.of(load(ROOT / "config.yaml", {"preset": "large"}))
     (package / "planned.txt").write_text("\n".join(planned.cells))
     columns, *_ = trained(
@@ -142,6 +197,12 @@ def test_a_prey(package):
         "assert len(set(np.sign(first))) == 2\n"
         "assert not np.any(others)\n"
         "assert names.place_name('apart to_and_fro') == 'to and fro, spawn apart'\n"
+        f"sys.path.insert(0, {str(package)!r})\n"
+        "from reference import reference_velocity\n"
+        "from hindsight.envs.prey import velocities\n"
+        "d, u = (np.random.default_rng(0).random((50, n), np.float32) for n in (3, 8))\n"
+        "by_hand = [reference_velocity('to_and_fro', *now) for now in zip(d, u)]\n"
+        "assert np.allclose(velocities('to_and_fro', d, u, False), by_hand)\n"
         "from pathlib import Path\n"
         "from hindsight.specs.config import load\n"
         "from hindsight.specs.plan import Plan\n"
@@ -153,15 +214,13 @@ def test_a_prey(package):
 
 
 def test_a_strategy(package):
-    goals, names = (package / name for name in BLOCKS if "goals.py" in name or "replay.py" in name)
+    goals = package / "src/hindsight/relabel/goals.py"
     text = goals.read_text(encoding="utf-8")
     block = BLOCKS["src/hindsight/relabel/goals.py"]
-    text = text.replace("\n#: Functions of a step", f"\n{block}\n\n#: Functions of a step")
+    text = text.replace("\nSTRATEGIES:", f"\n{block}\n\nSTRATEGIES:")
     text = text.replace('    "episode": episode,\n', '    "episode": episode,\n    "soon": soon,\n')
     goals.write_text(text, encoding="utf-8")
-    line = BLOCKS["src/hindsight/specs/replay.py"]
-    text = re.sub(r"^EpisodeStrategy = .*\n", line, names.read_text(encoding="utf-8"), flags=re.M)
-    names.write_text(text, encoding="utf-8")
+    name_strategy(package)
     hers = [{"strategy": "soon", "fidelity": fidelity} for fidelity in ("released", "described")]
     on_policy = [{**SMALL, "algorithm": PPO, "hindsight": her} for her in hers]
     sac = {"name": "sac", **OFF_POLICY}
@@ -172,13 +231,14 @@ def test_a_strategy(package):
         *off_policy,
         others=[],
         then="import numpy as np, torch\n"
-        "from hindsight.relabel.goals import STRATEGIES, drawn\n"
-        "for of in (np.array, torch.tensor):\n"
-        "    step, left = of([3, 3]), of([9, 2])\n"
-        "    soon = STRATEGIES['soon'](step, of([1, 1]), left)\n"
-        "    assert [drawn(soon, of([u, u])).tolist() for u in (0.0, 0.9)] == [[3, 3], [6, 4]]\n",
+        "from hindsight.relabel.goals import choose, choose_on\n"
+        "for of, by in ((np.array, choose), (torch.tensor, choose_on)):\n"
+        "    steps = of([3, 3]), of([1, 1]), of([9, 2])\n"
+        "    found = [by('soon', *steps, of([u, u])).tolist() for u in (0.0, 0.9)]\n"
+        "    assert found == [[3, 3], [6, 4]]\n",
     )
     assert all(columns["relabelled_share"][0] > 0 for columns in found[:2])
+    keeps_its_contracts(package, "strategies", "soon")
 
 
 def test_an_on_policy_algorithm(package):
@@ -187,6 +247,31 @@ def test_an_on_policy_algorithm(package):
     bits = {"id": "BitFlipping-v0", "n_bits": 3}
     columns, _ = trained(package, {**how, "hindsight": {}}, {**how, "environment": bits})
     assert columns["relabelled_share"] == [0.5, 0.5] and len(columns["policy_loss"]) == 2
+
+
+def test_an_off_policy_algorithm(package):
+    """Its option reaches its network, and it has a model although nothing else names it."""
+    assert len(add(package, "qrdqn.py")) == 2
+    bits = {"id": "BitFlipping-v0", "n_bits": 3}
+    her = {"strategy": "future", "fidelity": "described"}
+    how = {**SMALL, "environment": bits, "algorithm": {"name": "qrdqn", **OFF_POLICY}}
+    columns, _ = trained(
+        package,
+        {**how, "replay": her},
+        how,
+        then="from hindsight import QRDQN\n"
+        "from hindsight.specs.cell import CellSpec\n"
+        "from hindsight.training.policies import agent_of\n"
+        "cell = CellSpec.model_validate(cells[0])\n"
+        "wide = cell.model_copy(update={'algorithm':\n"
+        "    cell.algorithm.model_copy(update={'n_quantiles': 7})})\n"
+        "assert agent_of(wide).q.sizes[-1] == 3 * 7 and wide.hash != cell.hash\n"
+        "model = QRDQN('BitFlipping-v0', env_kwargs={'n_bits': 3}, n_quantiles=7, seeds=2)\n"
+        "model.learn(3000)\n"
+        "assert model.evaluate(episodes=20)['success_rate'].mean() > 0.5\n",
+    )
+    assert columns["loss"][0] > 0
+    keeps_its_contracts(package, "algorithms", "qrdqn")
 
 
 def test_an_experiment():
@@ -236,7 +321,7 @@ def test_a_claim(package, tmp_path):
         tables, "algorithms", arms=("PPO", "PPO-HER"), seeds=5, iterations=10,
         fidelities=("released",),
         curve_of=lambda arm, *_: constant(0.9 if arm == "PPO-HER" else 0.5),
-        conditions=[(spawn, prey) for spawn in SPAWNS for prey in PREYS[:3]],
+        conditions=[(spawn, prey) for spawn in SPAWNS for prey in ("static", "random", "attract")],
     )  # fmt: skip
     summarise(plan, tables)
     where = str(plan.parent.parent)

@@ -62,7 +62,7 @@ def policy(module, tmp_path):
     like = specification("hindsight.envs:PointReach-v0") | {"steps": 20_000}
     like["environment"]["max_episode_steps"] = 3
     rows = initial_row(CellSpec.model_validate(like))[None]
-    path = tmp_path / "policy.pt"
+    path = tmp_path / "policy.safetensors"
     spec = json.dumps(specification(f"{module}:{module}-v0"))
     save(path, {"spec": spec, "seeds": [0], "rows": rows})
     return path
@@ -77,12 +77,12 @@ def test_a_policy_imports_only_what_the_user_names(policy, module, command):
     name, *rest = command
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:
-        return hindsight(name, "policy.pt", *rest, *more, cwd=Path.cwd())
+        return hindsight(name, "policy.safetensors", *rest, *more, cwd=Path.cwd())
 
     refused = run()
     assert refused.returncode == 1 and not imported()
     (line,) = refused.stderr.splitlines()
-    assert line.startswith("error: policy.pt: its environment is ")
+    assert line.startswith("error: policy.safetensors: its environment is ")
     assert f"if you trust it, add --env {module}:{module}-v0, or pass it" in line
     other = run("--env", "PointReach-v0")
     assert other.returncode == 1 and not imported() and len(other.stderr.splitlines()) == 1

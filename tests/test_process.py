@@ -28,7 +28,7 @@ def test_without_standard_error_messages_go_to_standard_output(tmp_path):
     assert program(*none, cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.parametrize("command", [TRAIN, ("watch", "a.pt", "a.gif"), ("replicate",)])
+@pytest.mark.parametrize("command", [TRAIN, ("watch", "a.safetensors", "a.gif"), ("replicate",)])
 def test_too_little_address_space_is_reported_before_a_library_aborts(tmp_path, command):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))

@@ -12,22 +12,26 @@ files: nothing from analysis on imports torch.  Above both: `library`, what othe
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hindsight.envs.goal_wrapper import GoalEnvironment
     from hindsight.library.model import DDPG, DQN, PPO, SAC, TD3, Model
 
     load = Model.load
 
 __version__ = "1.0.0"
 
-__all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "__version__", "load"]
+__all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "GoalEnvironment", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """The models, when asked for: drawing a figure does not wait for torch."""
-    if name in __all__:
-        from importlib import import_module
+    """What to import, when asked for: drawing a figure does not wait for torch."""
+    from importlib import import_module
 
-        models = import_module("hindsight.library.model")
-        return models.Model.load if name == "load" else getattr(models, name)
+    if name == "GoalEnvironment":
+        return import_module("hindsight.envs.goal_wrapper").GoalEnvironment
+    if name == "load":
+        return import_module("hindsight.library.model").Model.load
+    if name.isupper() and name.lower() in import_module("hindsight.specs.algorithms").ALGORITHMS:
+        return import_module("hindsight.library.model").model_of(name.lower())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

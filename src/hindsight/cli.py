@@ -54,6 +54,9 @@ NamedOption = Annotated[
         "gymnasium-robotics, such as PandaReach-v3 or module:Name-v0"
     ),
 ]
+PlannedOption = Annotated[
+    str | None, typer.Option("--code", help="the fingerprint of the code that was planned for")
+]
 #: Packages of the optional dependency group `report`.
 REPORT = ("jinja2", "markdown_it", "seaborn")
 #: The configuration, in a clone of the repository.
@@ -109,22 +112,16 @@ def main() -> None:
 
 
 def _set_aside(paths: Iterable[Path]) -> str:
-    """Set damaged cells aside and remove damaged tables; returns the end of the error message."""
+    """Set damaged cells aside; returns the end of the error message."""
     from hindsight.specs.config import TRAINED
 
     actions = []
     for path in paths:
         if {TRAINED / "cells", TRAINED / "policies"}.intersection(path.parents):
-            actions.append(f"set aside as {set_aside(path).name}")
-        elif TRAINED / "tables" not in path.parents:
-            continue  # what the workflow does not remake
-        elif (path.parent / "plan.json").exists():  # an experiment's tables are made together
-            shutil.rmtree(path.parent)
-            actions.append(f"{path.parent} is removed")
-        elif path.exists():
-            path.unlink()
-            actions.append(f"{path} is removed")
-    return f"; {', '.join(actions)}, and remade when the workflow next runs" if actions else ""
+            actions.append(f"set aside as {set_aside(path).name}, and trained again")
+        elif TRAINED / "tables" in path.parents:
+            actions.append("it is made again")
+    return f"; {', '.join(actions)} when the workflow next runs" if actions else ""
 
 
 @app.command()
@@ -143,12 +140,14 @@ def plan(
     from rich.filesize import decimal
 
     from hindsight.pipeline.project import Project, must_be_in_its_clone
+    from hindsight.report.definitions import must_fit
     from hindsight.specs.config import load, overrides_of
     from hindsight.specs.cost import file_bytes, seconds, wall_seconds
     from hindsight.specs.plan import left_out
 
     must_be_in_its_clone()
     chosen = load(CONFIG, overrides_of(config or []))
+    must_fit(chosen)
     project = Project(chosen)
     size, cells = chosen.size, project.plan.cells
     each = pd.DataFrame(index=list(cells))
@@ -236,16 +235,18 @@ def train(
     from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.specs.code import file_name
     from hindsight.training.cell import Execution, must_be_usable
-    from hindsight.training.finished import diverged_runs, finished
+    from hindsight.training.finished import changed_versions, diverged_runs, finished
 
-    trained, files = finished(home, spec) is not None, files_of(spec, home)
+    trained, files = finished(home, spec), files_of(spec, home)
     if trained and not again:
-        typer.echo("already trained by the same code; --again retrains it")
+        changed = changed_versions(trained.origin["versions"])
+        but = f", but with {changed}" if changed else ""
+        typer.echo(f"already trained by the same code{but}; --again retrains it")
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
     else:
         must_be_usable(device)
-        execution = Execution(device, workers=workers, reuses=not again)
+        execution = Execution(device, workers=workers, again=again)
         callbacks: list[Any] = []
         if checkpoint_every is not None:
             folder = home / "steps" / file_name(spec)
@@ -254,12 +255,15 @@ def train(
             if tensorboard is not None:
                 callbacks.append(stack.enter_context(closing(TensorBoard(tensorboard, spec))))
             typer.echo("\n".join(to_come(spec, out, her, checkpoint_every, steps)))
-            # Only now that training can start.  An interrupted one is continued, also with --again.
-            for path in files.values() if trained else ():
-                path.unlink(missing_ok=True)
-            best = KeepBest(files["best"], spec)
+            # Until a training has ended, the results of an earlier one stay.
+            beside = files["best"].with_stem(f"{files['best'].stem}.again")
+            best = KeepBest(beside if trained else files["best"], spec)
             _train(spec, home, execution, [best, *callbacks])
             best.add_reused(about(files["cells"]).get("reused"))
+            if trained and beside.exists():
+                beside.replace(files["best"])
+            elif trained:  # every run diverged
+                files["best"].unlink(missing_ok=True)
     typer.echo("\n".join(outcome(spec, out, home)))
     runs = about(files["cells"])["runs"]
     if len(diverged_runs(runs)) == len(runs):
@@ -354,6 +358,10 @@ def evaluate(
     run: Annotated[int | None, typer.Option(help="the run's seed; default: all")] = None,
     random: Annotated[bool, typer.Option("--random", help="sample actions as in training")] = False,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the first episode")] = 0,
+    success: Annotated[
+        str | None,
+        typer.Option(help="whether an episode succeeds by its last step, or by any: last, any"),
+    ] = None,
     env: Annotated[
         str | None,
         typer.Option(
@@ -380,9 +388,8 @@ def evaluate(
     # Absolute, because an environment's own code may change the working folder.
     played, one = theirs or policy.absolute(), theirs is not None or run is not None
     for each in [run or 0] if one else PolicyFile.read(policy).seeds:
-        result = evaluate_policy(
-            played, env, episodes, not random, parameters=parameters, run=each, seed=seed
-        )
+        how: Any = {"parameters": parameters, "run": each, "seed": seed, "success": success}
+        result = evaluate_policy(played, env, episodes, not random, **how)
         found.append(result)
         typer.echo(
             f"run {each}: return {result.return_mean:.3f} ± {result.return_std:.3f}, "
@@ -390,10 +397,10 @@ def evaluate(
         )
     if len(found) > 1:
         means = np.array([result.return_mean for result in found])
-        success = np.mean([result.success_rate for result in found])
+        rate = np.mean([result.success_rate for result in found])
         typer.echo(
             f"{len(found)} runs: return {means.mean():.3f} ± {means.std():.3f} between runs, "
-            f"success {success:.3f}"
+            f"success {rate:.3f}"
         )
 
 
@@ -502,7 +509,8 @@ def verify_published(
     typer.echo(
         f"same, up to rounding: {same} of {len(found)} published cells.  chaos: rounding alone "
         "moves the numbers about as far, so nothing can be said.  The numbers are relative "
-        "differences: of the median column, and of the worst."
+        "differences: of the median column, and of the worst.  Cells with standardised observations "
+        "are left out: they were trained before that rule changed."
     )
 
 
@@ -511,40 +519,42 @@ def summarise(
     plans: list[Path],
     out: Annotated[Path, typer.Option()],
     processes: Annotated[int, typer.Option(min=1)] = 1,
+    code: PlannedOption = None,
 ) -> None:
     """Make experiments' tables from their cells (a job of the workflow)."""
     from hindsight.analysis.summarise import cells_of, summarise_all
     from hindsight.specs.manifest import verify
 
     verify(cells_of(plans))
-    for entry in summarise_all(plans, out, processes):
+    for entry in summarise_all(plans, out, processes, code):
         typer.echo(f"missing: {entry['cell']}")
 
 
 @app.command(hidden=True)
-def episodes(out: Path, policies: list[Path]) -> None:
+def episodes(out: Path, policies: list[Path], code: PlannedOption = None) -> None:
     """Record episodes of policies for the figure of the environment (a job of the workflow)."""
+    from hindsight.io.records import Making
     from hindsight.training.watch import write_episodes
 
+    making = Making("episodes", [str(path) for path in policies], code)
     write_episodes(policies, out)
+    making.record(out)
 
 
 @app.command(hidden=True)
 def draw(
     out: list[Path],
     tables: Annotated[Path, typer.Option()],
+    episodes: Annotated[Path, typer.Option()],
     processes: Annotated[int, typer.Option(min=1)] = 1,
+    code: PlannedOption = None,
 ) -> None:
     """Draw figures, given by their files, from the tables (a job of the workflow)."""
     from hindsight.figures.draw import draw_all
-    from hindsight.specs.config import EPISODES, PUBLISHED
     from hindsight.specs.manifest import verify
 
-    folders = {folder.name: folder for folder in tables.iterdir() if folder.is_dir()}
-    if tables.name == PUBLISHED.name:
-        verify([PUBLISHED / EPISODES])
-        folders[EPISODES.parent.name] = PUBLISHED / EPISODES.parent
-    draw_all(out, folders, processes)
+    verify([episodes])
+    draw_all(out, tables, episodes, processes, code)
 
 
 @app.command()
@@ -577,26 +587,36 @@ def figures(
 
 
 @app.command(hidden=True)
-def claims(out: Path) -> None:
-    """Write the verdicts to `out`, from the tables beside it (a job of the workflow)."""
+def claims(out: Path, tables: list[Path], code: PlannedOption = None) -> None:
+    """Write the verdicts to `out`, from the tables with these records (a job of the workflow)."""
     from hindsight.claims import write_claims
-    from hindsight.io.checksums import check_tables
+    from hindsight.io.records import Making
 
-    check_tables(path.parent for path in out.parent.glob("*/plan.json"))
-    for verdict in write_claims(out):
+    making = Making("claims", [str(path) for path in tables], code)
+    for verdict in write_claims(out, [path.parent.name for path in tables]):
         typer.echo(f"{verdict.claim} {verdict.fidelity}: {verdict.verdict}")
+    making.record(out)
 
 
 @app.command(hidden=True)
-def report(claims: Path, html: Path, scoreboard: Path, appendix: Path) -> None:
+def report(
+    html: Path,
+    scoreboard: Path,
+    appendix: Path,
+    inputs: Annotated[list[Path], typer.Option("--input")],
+    code: PlannedOption = None,
+) -> None:
     """Write the page, the scoreboard and its appendix (a job of the workflow)."""
     from hindsight.analysis.summarise import cells_of
-    from hindsight.io.checksums import check_json, check_tables
+    from hindsight.io.records import RECORD, Making
     from hindsight.report.build import build
     from hindsight.specs.manifest import verify
 
-    plans = sorted(claims.parent.glob("*/plan.json"))
-    check_tables(plan.parent for plan in plans)
-    verify(cells_of(plans))
-    check_json([claims])
-    build(claims.parent, html.parent, html, scoreboard, appendix)
+    making = Making("report", [str(path) for path in inputs], code)
+    (claims,) = (path for path in inputs if path.name == "claims.json")
+    tables = [path.parent for path in inputs if path.name == RECORD]
+    verify(cells_of(folder / "plan.json" for folder in tables))
+    figures = [path for path in inputs if path.suffix == ".png"]
+    names = [folder.name for folder in tables]
+    pages = build(claims.parent, figures, html, scoreboard, appendix, names)
+    making.record(html, pages)

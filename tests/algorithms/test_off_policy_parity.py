@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from hindsight.algorithms import ddpg, dqn, sac, sac_compiled, td3
+from hindsight.algorithms import ddpg, dqn, sac, td3
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
 from hindsight.specs.algorithms.dqn import DQNSpec
@@ -25,6 +26,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError, validated
 from tests.algorithms import twins
 from tests.algorithms.twins import HIDDEN, N_ACTIONS, N_OBS, SAMPLES
+from tests.support.agents import agent as agent_for
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 UPDATES = 7
@@ -134,11 +136,11 @@ ACTOR_CRITICS = {name: of for name, of in ALGORITHMS.items() if name != "dqn"}
 
 def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
     """The rows after some updates by both implementations, compared after each update."""
-    agent, runs = of.module.Agent.of(N_OBS, N_ACTIONS, HIDDEN), len(learning_rates)
+    agent, runs = agent_for(of.module.Agent, N_OBS, N_ACTIONS, HIDDEN), len(learning_rates)
     rows = twins.starting_rows(agent, *range(runs))
     if isinstance(spec, SACSpec) and not spec.learns_temperature:
         rows[:, sum(agent.sizes[:2]) - 1] = math.log(spec.ent_coef)  # a twin has no parameter
-    state = of.module.State(agent, rows, torch.tensor(learning_rates), spec.weight_decay)
+    state = of.module.TrainState(agent, rows, torch.tensor(learning_rates), spec.weight_decay)
     theirs = getattr(stable_baselines3, of.theirs)
     models = [twins.build(theirs, spec, rate, **of.more(spec)) for rate in learning_rates]
     for model, row in zip(models, rows, strict=True):
@@ -187,19 +189,24 @@ def test_runs_of_different_learning_rates(algorithm: Algorithm) -> None:
     both(algorithm, algorithm.spec(hidden=HIDDEN), twins.LEARNING_RATES)
 
 
-@pytest.mark.parametrize("updates", [sac, sac_compiled, td3, ddpg])
-def test_the_policy_and_the_critics_have_their_own_learning_rates(updates: ModuleType) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("module", "kind"), [(sac, SACSpec), (td3, TD3Spec), (ddpg, DDPGSpec)])
+def test_the_policy_and_the_critics_have_their_own_learning_rates(
+    module: ModuleType, kind: Any, compiled: bool
+) -> None:
     """Adam's first step is proportional to its rate, and the policy's follows the critics'."""
-    module, spec = (sac, SACSpec) if updates is sac_compiled else (updates, None)
-    kind: Any = spec or {sac: SACSpec, td3: TD3Spec, ddpg: DDPGSpec}[updates]
     found = {}
     for actor in (1e-3, 2e-4):
         how = kind(hidden=HIDDEN, learning_rate=0.5, actor_lr=actor, critic_lr=1e-3)
-        how = how.model_copy(update={"policy_delay": 1}) if updates is td3 else how
-        agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
-        state = module.State(agent, before := twins.starting_rows(agent, 0), how.rate_of)
-        (batch,) = twins.batches(1)
-        updates.update(state, batch, twins.noises(module, 1, 1)[0], how)
+        how = how.model_copy(update={"policy_delay": 1}) if kind is TD3Spec else how
+        agent = agent_for(module.Agent, N_OBS, N_ACTIONS, HIDDEN)
+        state = module.TrainState(agent, before := twins.starting_rows(agent, 0), how.rate_of)
+        (batch,), (noise,) = twins.batches(1), twins.noises(module, 1, 1)
+        if compiled:
+            engine = import_module(how.compiled_module).ENGINE
+            engine.update(state, batch, noise[:, None], how, 1)
+        else:
+            module.update(state, batch, noise, how)
         found[actor] = (state.rows - before).split(agent.sizes, dim=1)
     assert torch.equal(found[1e-3][0], found[2e-4][0]), "the critics"
     torch.testing.assert_close(0.2 * found[1e-3][1], found[2e-4][1], rtol=1e-3, atol=3e-7)
@@ -256,13 +263,13 @@ def test_td_errors(algorithm: Algorithm) -> None:
 
 @pytest.mark.parametrize("algorithm", ACTOR_CRITICS.values(), ids=ACTOR_CRITICS)
 def test_acting(algorithm: Algorithm) -> None:
-    agent = algorithm.module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+    agent = agent_for(algorithm.module.Agent, N_OBS, N_ACTIONS, HIDDEN)
     noise = {} if algorithm.module is sac else {"exploration_noise": 1.0}
     row, spec = twins.starting_rows(agent, 0), algorithm.spec(hidden=HIDDEN, **noise)
     theirs = getattr(stable_baselines3, algorithm.theirs)
     model = twins.build(theirs, spec, 1e-3, **algorithm.more(spec))
     twins.put_row(algorithm.parameters_of(model), row[0])
-    state = algorithm.module.State(agent, row, torch.tensor([1e-3]))
+    state = algorithm.module.TrainState(agent, row, torch.tensor([1e-3]))
     obs, eps = torch.randn(1, 20, N_OBS), torch.randn(1, 20, N_ACTIONS)
     with torch.no_grad():
         mode = model.policy._predict(obs[0], deterministic=True)
@@ -289,7 +296,7 @@ def test_the_options_make_a_difference(name: str) -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_initial_rows(name: str) -> None:
     """Layers are uniform within 1 / sqrt(inputs), all different, and the targets copies."""
-    agent = ALGORITHMS[name].module.Agent.of(N_OBS, N_ACTIONS, (100, 50))
+    agent = agent_for(ALGORITHMS[name].module.Agent, N_OBS, N_ACTIONS, (100, 50))
     row = agent.initial_row(3)
     assert row.dtype == torch.float32 and len(row) == sum(agent.sizes)
     assert torch.equal(row, agent.initial_row(3)) and not torch.equal(row, agent.initial_row(4))
@@ -317,7 +324,7 @@ def test_initial_rows(name: str) -> None:
 
 def test_the_double_target_by_hand():
     """Online: a' = 1; target: Q(s', .) = (5, 3, 4).  y = r + gamma 3, or for DQN r + gamma 5."""
-    agent = dqn.Agent.of(1, 3, ())
+    agent = agent_for(dqn.Agent, 1, 3, ())
     # A layer without inputs to speak of: its values are its biases.
     row = torch.tensor([[0.0, 2.0, 1.0, 0.0, 0.0, 0.0, 5.0, 3.0, 4.0, 0.0, 0.0, 0.0]])
     nothing = torch.zeros(1, 2, 1)
@@ -325,7 +332,7 @@ def test_the_double_target_by_hand():
     batch = Batch(nothing, torch.tensor([[2, 2]]), torch.full((1, 2), -1.0), nothing, terminated)
     for double, expected in ((True, -1 + 0.9 * 3), (False, -1 + 0.9 * 5)):
         spec = DQNSpec(double=double, gamma=0.9)
-        state = dqn.State(agent, row, torch.tensor([0.1]))
+        state = dqn.TrainState(agent, row, torch.tensor([0.1]))
         found = dqn.update(state, batch, torch.empty(0), spec)
         torch.testing.assert_close(found.td_error, torch.tensor([[expected - 1, 2.0]]).abs())
         assert float(found.q_mean) == 1
@@ -353,8 +360,8 @@ def test_epsilon_greedy():
 @pytest.mark.parametrize("n_choices", [1, 2, 3, 10, 1_000_001])
 def test_random_choices_lie_in_their_range(n_choices):
     """Also for the least and the largest float32 in [0, 1): the product is rounded down."""
-    agent = dqn.Agent.of(N_OBS, n_choices, ())
-    state = dqn.State(agent, torch.zeros(1, 2 * agent.q.n_parameters), torch.ones(1))
+    agent = agent_for(dqn.Agent, N_OBS, n_choices, ())
+    state = dqn.TrainState(agent, torch.zeros(1, 2 * agent.q.n_parameters), torch.ones(1))
     largest = float(np.nextafter(np.float32(1), np.float32(0)))
     uniform = torch.tensor([[[0.5, 0.0], [0.5, largest]]])
     chosen = dqn.act(state, torch.zeros(1, 2, N_OBS), DQNSpec(epsilon=1.0), uniform)
@@ -366,10 +373,13 @@ def test_random_choices_lie_in_their_range(n_choices):
 
 @pytest.mark.parametrize("ent_coef", ["auto", "auto_0.1", "auto_1e-3", 0.05])
 def test_the_first_temperature_is_that_of_stable_baselines3(ent_coef):
-    spec, agent = SACSpec(hidden=HIDDEN, ent_coef=ent_coef), sac.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
+    spec, agent = (
+        SACSpec(hidden=HIDDEN, ent_coef=ent_coef),
+        agent_for(sac.Agent, N_OBS, N_ACTIONS, HIDDEN),
+    )
     model = twins.build(stable_baselines3.SAC, spec, 1e-3, ent_coef=ent_coef)
     theirs = twins.of_sac(model)[-len(twins.linear(model.critic_target)) - 1]
-    state = sac.State(agent, agent.initial_row(0, *spec.initialisation)[None], torch.ones(1))
+    state = sac.TrainState(agent, agent.initial_row(0, *spec.initialisation)[None], torch.ones(1))
     assert float(state.log_alpha) == pytest.approx(float(theirs.detach()), abs=1e-6)
     assert spec.learns_temperature == (model.ent_coef_optimizer is not None)
 

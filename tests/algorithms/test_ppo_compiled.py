@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hindsight.algorithms import ppo, ppo_compiled
-from hindsight.algorithms.ppo import ActorCritic, Samples
+from hindsight.algorithms.ppo import Agent, Samples
 from hindsight.envs.environment import Environment
-from hindsight.io.compiled import use_threads
 from hindsight.nn.adam import Adam
+from hindsight.nn.numba_cache import use_threads
 from hindsight.specs.algorithms.ppo import PPOSpec
-from tests.envs.test_run_axis import CASES, prey
+from tests.support.agents import agent as agent_of_size
+from tests.support.native import CASES, prey
 
 TASKS = CASES | {"static": prey(prey="static", grid_size=4.0, max_steps=6)}
 
 
-def agent_for(env: Environment, hidden: tuple[int, ...]) -> ActorCritic:
-    discrete = env.n_choices is not None
-    return ActorCritic.of(env.observation_size, env.n_choices or env.action_size, hidden, discrete)
+def agent_for(env: Environment, hidden: tuple[int, ...]) -> Agent:
+    return Agent.of(env.spec, PPOSpec(hidden=hidden))
 
 
-def rows_for(agent: ActorCritic, seeds: Sequence[int]) -> torch.Tensor:
+def rows_for(agent: Agent, seeds: Sequence[int]) -> torch.Tensor:
     """Parameters [run, parameter] away from the special initial ones: no bias or mean is zero."""
     rows = torch.stack([agent.initial_row(seed, 0.8) for seed in seeds])
     return rows + 0.05 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
@@ -64,12 +64,12 @@ def test_a_rollout_is_that_of_the_reference(task: str, exploration) -> None:
 
 
 @st.composite
-def updates(draw: st.DrawFn) -> tuple[ActorCritic, PPOSpec, Samples, torch.Tensor, float]:
+def updates(draw: st.DrawFn) -> tuple[Agent, PPOSpec, Samples, torch.Tensor, float]:
     """An agent, a configuration, random samples of two runs, their order and a weight decay."""
     discrete = draw(st.booleans())
     widths = draw(st.lists(st.sampled_from([3, 8, 17]), min_size=1, max_size=3))
     n_obs, n_outputs = draw(st.integers(1, 9)), draw(st.integers(2, 4))
-    agent = ActorCritic.of(n_obs, n_outputs, widths, discrete)
+    agent = agent_of_size(Agent, n_obs, n_outputs, widths, (n_outputs,) if discrete else ())
     spec = PPOSpec(
         batch_size=draw(st.sampled_from([2, 16, 64])),
         n_epochs=draw(st.integers(1, 3)),
@@ -118,7 +118,7 @@ def updates(draw: st.DrawFn) -> tuple[ActorCritic, PPOSpec, Samples, torch.Tenso
 @settings(max_examples=150, deadline=None)
 @given(updates(), st.sampled_from([1, 2]))
 def test_an_update_is_that_of_the_reference(
-    case: tuple[ActorCritic, PPOSpec, Samples, torch.Tensor, float], threads: int
+    case: tuple[Agent, PPOSpec, Samples, torch.Tensor, float], threads: int
 ) -> None:
     agent, spec, samples, order, rate = case
     use_threads(threads)

@@ -23,7 +23,7 @@ from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from tests.algorithms.test_ppo_compiled import agent_for, rows_for
 from tests.algorithms.twins import linear, put_row, row_of
-from tests.envs.test_run_axis import CASES, prey
+from tests.support.native import CASES, prey
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
@@ -37,7 +37,7 @@ TASKS = CASES | {
 }
 
 
-def collect(env: Any, agent: ppo.ActorCritic, rows: Tensor, iteration: int, steps: int) -> Rollout:
+def collect(env: Any, agent: ppo.Agent, rows: Tensor, iteration: int, steps: int) -> Rollout:
     env.prepare_rollout(iteration, steps)
     size = (steps, *env.elapsed.shape, agent.policy.sizes[-1])
     rng = np.random.default_rng(iteration)
@@ -168,7 +168,7 @@ class Both:
     """One update of the same thing by both implementations."""
 
     spec: PPOSpec
-    agent: ppo.ActorCritic
+    agent: ppo.Agent
     twins: list[Twin]
     rollout: Rollout
     samples: ppo.Samples

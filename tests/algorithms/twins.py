@@ -17,6 +17,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch import Tensor, nn
 
 from hindsight.replay.transitions import Batch
+from tests.support.agents import agent as agent_for
 
 N_OBS, N_ACTIONS, HIDDEN, SAMPLES = 7, 3, (32, 24), 64
 
@@ -177,8 +178,8 @@ LEARNING_RATES = (1e-3, 3e-4, 3e-3)
 
 def of_three_runs(module: ModuleType) -> Any:
     """A state of three runs with different learning rates."""
-    agent = module.Agent.of(N_OBS, N_ACTIONS, HIDDEN)
-    return module.State(agent, starting_rows(agent, 4, 5, 6), torch.tensor(LEARNING_RATES))
+    agent = agent_for(module.Agent, N_OBS, N_ACTIONS, HIDDEN)
+    return module.TrainState(agent, starting_rows(agent, 4, 5, 6), torch.tensor(LEARNING_RATES))
 
 
 def network(mlp: Any, row: Tensor, x: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from hindsight.analysis.authors import compare
 from hindsight.analysis.summarise import read_table
 from hindsight.claims import CLAIMS
 from hindsight.claims.evidence import Measured
+from hindsight.claims.measures import MEASURES, WORDS
 from hindsight.claims.rules import RULES
 from hindsight.specs.config import AUTHORS
 from tests.analysis.published import EPSILON, Cells, maximum, savings, time_to_learn
@@ -345,15 +346,26 @@ def test_the_authors_curves_beside_ours(cells, tables):
         assert row["p_holm"] == pytest.approx(min(1.0, 5 * min(p)), abs=0.1)
 
 
+def test_what_a_measure_adds_to_a_sentence_is_what_claims_may_name(verdicts):
+    told = set()
+    for verdict in verdicts.values():
+        (measure,) = CLAIMS[verdict.claim].measure
+        if verdict.verdict != "not tested":
+            assert [*verdict.measured.words] == WORDS.get(measure, "").split()
+            told.add(measure)
+    assert told == MEASURES.keys()
+
+
 def test_no_verdict_hangs_on_how_many_there_are(verdicts):
     """By intervals corrected for all rows of a fidelity (Bonferroni) all stay as they are."""
     wider = scipy.stats.norm.ppf(1 - 0.025 / len(CLAIMS)) / scipy.stats.norm.ppf(0.975)
     checked = 0
     for verdict in verdicts.values():
         claim, m = CLAIMS[verdict.claim], verdict.measured
-        if verdict.verdict != "not tested" and claim.rule in ("lean", "equal", "race"):
+        ((rule, limits),) = claim.rule.items()
+        if verdict.verdict != "not tested" and rule in ("lean", "equal", "race"):
             low, high = (m.value + wider * (bound - m.value) for bound in (m.low, m.high))
-            holds = RULES[claim.rule].holds(replace(m, low=low, high=high), **claim.limits)
+            holds = RULES[rule].holds(replace(m, low=low, high=high), **limits)
             assert holds == (verdict.verdict == "yes"), verdict.claim
             checked += 1
     assert checked > 25

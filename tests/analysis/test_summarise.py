@@ -10,7 +10,7 @@ import pytest
 
 from hindsight.analysis.best_level import scaled_curves
 from hindsight.analysis.cells import ResultError, load_cell
-from hindsight.analysis.reduce import reduce_cell
+from hindsight.analysis.reduce import COLUMNS, reduce_cell
 from hindsight.analysis.summarise import _summary_row, read_table
 from hindsight.figures.tables import early_success
 from hindsight.specs.cell import CellSpec
@@ -62,6 +62,14 @@ def one(table: pd.DataFrame, **where: object) -> pd.Series:
     rows = table.loc[np.logical_and.reduce([table[k] == v for k, v in where.items()])]
     assert len(rows) == 1
     return rows.iloc[0]
+
+
+def test_the_columns_that_figures_and_claims_may_name_are_those_of_the_tables(tmp_path):
+    tables = tables_of(tmp_path, "grid_size", iterations=3, levels=[{"grid_size": 10.0}])
+    for name, columns in COLUMNS.items():
+        table = tables["m_c.csv" if name == "m_c" else f"{name}.parquet"]
+        assert not table.empty and tuple(table)[-len(columns) :] == columns
+        assert "prey" in tuple(table)[-len(columns) - 1]  # the last of a cell's keys
 
 
 def test_runs_of_known_curves(known):

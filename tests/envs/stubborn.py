@@ -1,5 +1,6 @@
 """A corridor that hangs, exits or goes elsewhere if a file in the working directory asks for it."""
 
+import itertools
 import os
 import sys
 import time
@@ -12,10 +13,20 @@ from tests.envs.corridor import Corridor
 
 if Path("exit-at-import").exists():
     sys.exit(3)
+if Path("_exit-at-import").exists():
+    os._exit(0)
+
+
+#: Numbers of the instances; the first two are tried before training.
+NUMBERS = itertools.count()
 
 
 class Stubborn(Corridor):
-    """It goes elsewhere at the start; it hangs or exits at its third step."""
+    """It goes elsewhere at the start; in training it hangs or exits at its third step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trains = next(NUMBERS) >= 2
 
     def reset(self, **options: Any) -> Any:
         if Path("wander").exists():
@@ -24,12 +35,14 @@ class Stubborn(Corridor):
         return super().reset(**options)
 
     def step(self, action: Any) -> Any:
-        if self.steps == 2 and Path("hang").exists():
+        if self.trains and self.steps == 2 and Path("hang").exists():
             Path("hangs").touch()
             while True:
                 time.sleep(0.1)
-        if self.steps == 2 and Path("exit").exists():
+        if self.trains and self.steps == 2 and Path("exit").exists():
             sys.exit("I have had enough")
+        if self.steps == 2 and Path("_exit").exists():
+            os._exit(0)
         return super().step(action)
 
 

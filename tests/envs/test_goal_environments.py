@@ -145,11 +145,15 @@ def test_a_checkpoint_continues_bit_for_bit(world, steps):
     resumed = GoalEnvironments(spec_of(world), [4, 5], 2, workers=0)
     resumed.load_state_dict(saved)
     assert_equal(played(resumed, actions[steps:]), expected, [0, 1])
-    # An environment that does not repeat itself cannot be continued.
+    assert resumed.begin_lost() is None
+    # An environment that does not repeat itself begins a new episode.
     env = GoalEnvironments(corridors(wrong="forgets"), [1], workers=0)
     played(env, torch.zeros(5, 1, 1, 2))  # so small that noise never leaves the box
-    with pytest.raises(SpecError, match="Corridor-v0 cannot be continued"):
-        env.load_state_dict(env.state_dict())
+    env.load_state_dict(env.state_dict())
+    lost = env.begin_lost()
+    assert lost is not None and lost.all() and env.begin_lost() is None
+    seed = episode_seed((1, 0), Purpose.SPAWN, 1)
+    assert np.array_equal(env.state[0, 0], row(gym.make("Corridor-v0").reset(seed=seed)[0]))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hindsight.envs.facts import success_in
+from hindsight.envs.trial import success_in
 from hindsight.specs.errors import SpecError
 from tests.commands import hindsight, started
 from tests.curves import the_curves
@@ -61,7 +61,7 @@ def begun(tmp_path_factory):
 @pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_the_first_signal_ends_a_training_that_hangs(tmp_path, begun, whole, workers, number):
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
-    (checkpoint,) = tmp_path.rglob("checkpoints/**/*.pt")
+    (checkpoint,) = tmp_path.rglob("checkpoints/**/*.safetensors")
     before = checkpoint.read_bytes()
 
     hung, steppers = hangs(tmp_path, workers)
@@ -70,7 +70,7 @@ def test_the_first_signal_ends_a_training_that_hangs(tmp_path, begun, whole, wor
     assert ended.returncode == 128 + number
     assert ended.stderr.splitlines()[-1] == (
         f"stopped by {number.name} while tests.envs.stubborn:Stubborn-v0 did not answer; the same "
-        "command continues from the last checkpoint"
+        f"command continues from {checkpoint}"
     )
     assert gone(steppers) and checkpoint.read_bytes() == before
 
@@ -90,7 +90,7 @@ def test_a_worker_that_was_killed_is_reported_and_the_training_continues(tmp_pat
     ended = running.finished(timeout=60)
     assert ended.returncode == 1 and "Traceback" not in ended.stderr
     (line,) = [x for x in ended.stderr.splitlines() if x.startswith("error: ")]
-    assert "Stubborn-v0: a process that steps it was killed by signal 9" in line
+    assert "Stubborn-v0: a process that steps it was killed by signal 9; the same command" in line
     assert gone(workers)
     assert start(tmp_path, "2").finished().returncode == 0
     pd.testing.assert_frame_equal(the_curves(tmp_path), whole)
@@ -106,8 +106,11 @@ def test_who_hangs_ends_with_the_one_that_was_killed(tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "workers", "code"),
-    [("exit", "1", "'I have had enough'"), ("exit", "2", "'I"), ("exit-at-import", "1", "3")],
-)
+    [
+        ("exit", "1", "'I have had enough'"), ("exit", "2", "'I"), ("exit-at-import", "1", "3"),
+        ("_exit", "0", "0"), ("_exit", "2", "0"), ("_exit-at-import", "0", "0"),
+    ],
+)  # fmt: skip
 def test_sys_exit_is_reported_and_is_no_success(tmp_path, file, workers, code):
     (tmp_path / file).touch()
     done = start(tmp_path, workers).finished(timeout=60)
@@ -115,8 +118,30 @@ def test_sys_exit_is_reported_and_is_no_success(tmp_path, file, workers, code):
     (line,) = [line for line in done.stderr.splitlines() if "success" not in line]
     where = r"error: (environment: )?tests\.envs\.stubborn:Stubborn-v0"
     assert pd.Series([line]).str.match(where)[0], line
-    assert f"called sys.exit({code}" in line and "stubborn.py, line " in line
+    assert f"called {'os._' if '_' in file else 'sys.'}exit({code}" in line
+    assert "stubborn.py, line " in line
+    assert ("the same command starts again" in line) == (not file.endswith("import"))
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_training_again_replaces_results_only_once_there_are_new_ones(tmp_path, whole):
+    """An environment that fails meanwhile costs nothing; the same command then trains."""
+    assert start(tmp_path, "1").finished().returncode == 0
+    results = [p for kind in ("cells", "policies", "best") for p in tmp_path.rglob(f"{kind}/*/*.*")]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in results}
+    assert len(before) == 3
+    again = started(*COMMAND, "--workers", "1", "--again", cwd=tmp_path)
+    while again.runs and not list(tmp_path.rglob("best/*/*.again.*")):
+        time.sleep(0.01)
+    (tmp_path / "exit").touch()
+    assert again.finished(timeout=60).returncode == 1
+    assert {x: (x.read_bytes(), x.stat().st_mtime_ns) for x in results} == before
+    (tmp_path / "exit").unlink()
+    done = hindsight(*COMMAND, "--again", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(path.stat().st_mtime_ns > then for path, (_, then) in before.items())
+    assert not list(tmp_path.rglob("*.again.*"))
+    pd.testing.assert_frame_equal(the_curves(tmp_path), whole)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +169,7 @@ def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
     assert "files: mine/cells/" in done.stdout and "success rate" in done.stdout
     (path,) = tmp_path.glob("mine/cells/*/*.parquet")
     assert path.parent.name == "Stubborn"
-    policy = str(next(tmp_path.glob("mine/policies/*/*.pt")).relative_to(tmp_path))
+    policy = str(next(tmp_path.glob("mine/policies/*/*.safetensors")).relative_to(tmp_path))
     done = hindsight("export", policy, "it.pt2", "--env", "mine:Stubborn-v0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "it.pt2").exists()

@@ -19,6 +19,7 @@ from hindsight.envs.prey import (
     described_orthogonal,
     n_uniform,
     numbers_of,
+    policy_of,
     velocities,
 )
 from hindsight.envs.step import SUCCESS, TERMINATED
@@ -26,6 +27,10 @@ from hindsight.specs.environments.predator_prey import PREYS as NAMES
 from hindsight.specs.environments.predator_prey import PredatorPreySpec, Prey
 
 # -- the reference: the papers' physics, one environment, NumPy ------------------------------------
+
+
+#: Preys that keep the velocity that they begin with.
+KEPT = ("static", "random_direction")
 
 
 @np.errstate(over="ignore")
@@ -64,6 +69,7 @@ def reference_velocity(prey: Prey, d: np.ndarray, u: np.ndarray) -> np.ndarray:
             return at_speed(-d, v_max)
         case "random_direction":
             return at_speed(anywhere, v_max)
+    raise AssertionError(f"the prey {prey!r} has no reference: add a case to reference_velocity")
 
 
 def reference_step(
@@ -84,7 +90,9 @@ def reference_step(
     elif elapsed + 1 > spec.max_steps:
         reward, done = -1.0, True
     prey = np.clip(prey + velocity, -g, g)
-    if spec.prey not in ("static", "random_direction"):
+    kept = spec.prey in KEPT
+    assert kept == policy_of(spec.prey).keeps, f"the reference of {spec.prey!r}: see KEPT"
+    if not kept:
         velocity = reference_velocity(spec.prey, predator - prey, u)
     last = [predator] if pushing else []
     return np.concatenate([achieved, prey, velocity, *last]), reward, done
@@ -99,7 +107,7 @@ def situations(draw: st.DrawFn) -> Any:
     n = draw(st.integers(2, 5))
     # Exact in binary, so that both sides compare the same numbers.
     g, r = draw(st.sampled_from([4.0, 10.0])), draw(st.sampled_from([0.125, 0.5, 1.5]))
-    prey, pushes = draw(st.sampled_from(NAMES)), draw(st.booleans())
+    prey, pushes = draw(st.sampled_from(list(NAMES))), draw(st.booleans())
     spec = PredatorPreySpec(
         n_dims=n, grid_size=g, interception_distance=r, prey=prey, pushes_object=pushes
     )
@@ -162,7 +170,7 @@ def test_a_step_is_that_of_the_reference(situation):
     n=st.integers(2, 6),
     g=st.floats(0.5, 50),
     share=st.floats(0.01, 0.49),
-    prey=st.sampled_from(NAMES),
+    prey=st.sampled_from(list(NAMES)),
     pushes=st.booleans(),
     seed=st.integers(0, 2**32),
 )
@@ -254,6 +262,21 @@ def test_described_velocities_follow_from_the_mixture(prey: Prey, sign: int, low
     m = low + (1 - low) * draws[:, MIX].double()
     expected = sign * (1 - m) / (m.square() + (1 - m).square()).sqrt()
     np.testing.assert_allclose(cosine.numpy(), expected.numpy(), atol=1e-5)
+
+
+def test_a_prey_without_a_reference_is_named():
+    with pytest.raises(AssertionError, match="'to_and_fro' has no reference: add a case"):
+        reference_velocity("to_and_fro", np.ones(3), np.ones(8))
+
+
+@pytest.mark.parametrize(("prey", "fidelities"), NAMES.items())
+def test_a_prey_with_one_fidelity_moves_alike_under_both(prey, fidelities):
+    """Else both would train the same numbers, or one of two different preys would be lost."""
+    d, draws = torch.randn(1000, 3, generator=torch.manual_seed(0)), drawn(3)[:1000]
+    released, described = (directions(prey, d, draws, x) for x in ("released", "described"))
+    assert (len(fidelities) == 1) == torch.equal(released, described)
+    specs = {PredatorPreySpec(prey=prey, fidelity=x) for x in ("released", "described")}
+    assert len(specs) == len(fidelities)
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])

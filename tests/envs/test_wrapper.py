@@ -15,7 +15,7 @@ from stable_baselines3.common.env_checker import check_env as check_env_of_sb3
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments.predator_prey import PREYS
 from hindsight.streams import Purpose, stream
-from tests.envs.test_run_axis import CASES, prey
+from tests.support.native import CASES, prey
 
 PREY, POINT, BITS = "PredatorPrey-v0", "PointReach-v0", "BitFlipping-v0"
 

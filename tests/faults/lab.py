@@ -74,7 +74,7 @@ class Lab:
 
     @property
     def checkpoint(self) -> Path:
-        return self.path("checkpoints", ".pt")
+        return self.path("checkpoints", ".safetensors")
 
     @property
     def curves(self) -> Path:

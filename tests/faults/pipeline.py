@@ -44,7 +44,7 @@ class Project:
         path = self.rng.choice(sorted((self.folder / "results/cells").rglob("*.parquet")))
         cell = path.relative_to(self.folder / "results/cells").with_suffix("")
         path.unlink()
-        (self.folder / "results/policies" / f"{cell}.pt").unlink()
+        (self.folder / "results/policies" / f"{cell}.safetensors").unlink()
         self.forget_derived()
 
     def forget_derived(self) -> None:
@@ -219,9 +219,11 @@ def a_result_is_damaged(project: Project) -> str:
 def a_table_is_damaged(project: Project) -> str:
     tables = project.folder / "results/tables/smoke/forced_entropy"
     path = project.rng.choice([tables / "runs.parquet", tables / "summary.csv"])
-    (project.folder / "figures/smoke/report.html").unlink()  # nobody else would read the table
-    refused(project, path, "is removed")
-    return "named, removed, remade by the next run"
+    whole = path.read_bytes()
+    cut(path, project.rng)
+    project.finish()
+    demand(path.read_bytes() == whole, f"a damaged {path.name} was not made again")
+    return "noticed, remade"
 
 
 def snakemakes_records_are_damaged(project: Project) -> str:
@@ -266,6 +268,18 @@ def a_derived_file_is_damaged(project: Project, pattern: str) -> str:
     return f"{told}: rewritten, the same command completed"
 
 
+def everything_is_from_the_future(project: Project) -> str:
+    """As after the clock was set back; something must be made anew."""
+    later = time.time() + 3600
+    for path in project.folder.rglob("*"):
+        if path.is_file() and {"results", "figures", "docs"}.intersection(path.parts):
+            os.utime(path, (later, later))
+    shutil.rmtree(project.folder / "results/tables/smoke/forced_entropy")
+    command = project.start()
+    demand(command.wait() == 0, f"{command.said}\n{project.log}")
+    return "the same command completed"
+
+
 def killed(word: str) -> Callable[[Project], str]:
     return partial(struck, word=word, number=signal.SIGKILL)
 
@@ -292,6 +306,7 @@ FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
         partial(a_derived_file_is_damaged, pattern="results/specs/*/*.json"),
         HALF,
     ),
+    "pipeline: everything is from the future": (everything_is_from_the_future, WHOLE),
 } | {
     f"pipeline: `{job}` gets SIGKILL at an update": (
         partial(a_job_is_killed_at_an_update, word=job),

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import torch
 
+from hindsight.io.checkpoints import load
 from hindsight.specs.code import code_of
 from tests.configuration import copy_project
 from tests.conftest import made_once
@@ -64,8 +65,7 @@ def trained(tmp_path_factory):
 
 
 def contents(lab: Lab) -> tuple[pd.DataFrame, torch.Tensor]:
-    rows = torch.load(lab.path("policies", ".pt"), weights_only=True)["rows"]
-    return curves(lab.curves), rows
+    return curves(lab.curves), load(lab.path("policies", ".safetensors"))["rows"]
 
 
 @pytest.mark.parametrize("kind", trainer.FAULTS)

@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import shutil
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -242,7 +241,8 @@ def test_what_is_missing_is_said(tables, tmp_path):
     plan = json.loads((folder / "plan.json").read_text())
     plan["entries"] = [e for e in plan["entries"] if e["condition"] != "random repel"]
     (folder / "plan.json").write_text(json.dumps(plan))
-    spec = replace(FIGURES["ppo_her_fig2"], rows=("spawn", "arm"), roles=("reference",))
+    changes = {"rows": ("spawn", "arm"), "roles": ("reference",)}
+    spec = FIGURES["ppo_her_fig2"].model_copy(update=changes)
     said = [[t.get_text() for t in ax.texts] for ax in draw.draw_spec(spec, folder).axes]
     assert said.count(["missing: SAC"]) == 0 and "not in this preset" not in said[0]
     three = draw.figure_of("ppo_her_fig2", tmp_path)  # three conditions: a column each

@@ -33,7 +33,7 @@ SPEC = CellSpec.model_validate(
 
 
 def best_of(spec: CellSpec, root: Path) -> Path:
-    return root / "best" / f"{file_name(spec)}.pt"
+    return root / "best" / f"{file_name(spec)}.safetensors"
 
 
 def kept(spec: CellSpec, root: Path, **how: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_the_best_policy_is_that_of_the_best_evaluation(tmp_path):
         assert saved["scores"][at] == pytest.approx([own.success_rate, own.return_mean])
     # It is a policy file like any other; where later evaluations were worse, not the last policy.
     assert evaluate_policy(best, n_episodes=5, run=2).returns.shape == (5,)
-    last = load(tmp_path / "policies" / f"{file_name(SPEC)}.pt")
+    last = load(tmp_path / "policies" / f"{file_name(SPEC)}.safetensors")
     early = [i for i, steps in enumerate(saved["steps"]) if steps < SPEC.steps]
     assert early, "in these settings some run is best before its end"
     assert not any(torch.equal(saved["rows"][i], last["rows"][i]) for i in early)
@@ -89,14 +89,14 @@ def test_the_best_do_not_depend_on_what_was_there_before(tmp_path):
 
 def test_intermediate_policies_are_those_of_their_step(tmp_path):
     train_cell(SPEC, tmp_path, callbacks=[KeepOnTheWay(tmp_path / "way", SPEC, 200)])
-    steps = {int(path.stem) for path in (tmp_path / "way").glob("*.pt")}
+    steps = {int(path.stem) for path in (tmp_path / "way").glob("*.safetensors")}
     assert steps == {256, 448}  # the first iterations to pass 200 and 400
-    saved = load(tmp_path / "way/256.pt")
+    saved = load(tmp_path / "way/256.safetensors")
     assert saved["seeds"] == [2, 3, 4] and saved["steps"] == [256] * 3
     # The same as if training had ended there.
     short = SPEC.model_copy(update={"steps": 256})
     train_cell(short, tmp_path)
-    rows = load(tmp_path / "policies" / f"{file_name(short)}.pt")["rows"]
+    rows = load(tmp_path / "policies" / f"{file_name(short)}.safetensors")["rows"]
     torch.testing.assert_close(saved["rows"], rows, rtol=0, atol=1e-6)
 
 

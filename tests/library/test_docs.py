@@ -8,9 +8,10 @@ import gymnasium as gym
 import pytest
 
 from hindsight import SAC
-from hindsight.io.compiled import seconds_compiling
+from hindsight.nn.numba_cache import seconds_compiling
 
 ROOT = Path(__file__).parents[2]
+PAGE = "docs/your-environment.md"
 
 
 def blocks(page: str) -> list[str]:
@@ -56,7 +57,7 @@ def test_the_code_of_the_page_runs():
     programs = blocks("docs/library.md")
     assert len(programs) == 4
     run("docs/library.md", *programs)
-    model = SAC.load("reach.pt")
+    model = SAC.load("reach.safetensors")
     assert model.film("reach.gif", episodes=1).stat().st_size > 1000
     # Every column that the page does not call the algorithm's own is there.
     text = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
@@ -66,13 +67,27 @@ def test_the_code_of_the_page_runs():
 
 
 def test_the_code_of_the_page_about_your_own_environment_runs(tmp_path):
-    programs = blocks("docs/your-environment.md")
+    programs = [block for block in blocks(PAGE) if "GoalEnvironment(" not in block]
     assert len(programs) == 3
     try:
-        run("docs/your-environment.md", *programs)
+        run(PAGE, *programs)
     finally:
         gym.registry.pop("Drone-v0", None)
     assert list(tmp_path.rglob("results/cells/Drone/*.parquet"))
+
+
+@pytest.mark.parametrize("block", [x for x in blocks(PAGE) if "GoalEnvironment(" in x])
+def test_the_programs_for_environments_without_goals_are_short_and_run(block):
+    (package, name), *_ = re.findall(
+        r"import (ogbench|metaworld|gym_pusht) .*?\"(\w+-v0)\", ", block, re.S
+    )
+    assert len(block.splitlines()) <= 20
+    pytest.importorskip(package, reason=f"pip install {package.replace('_', '-')}")
+    try:
+        run(PAGE, block)
+        assert SAC(name, seeds=1, workers=0, max_episode_steps=20).notes == ()
+    finally:
+        gym.registry.pop(name, None)
 
 
 @pytest.mark.filterwarnings("ignore:the open episodes in the replay buffer")

@@ -65,7 +65,7 @@ def trained(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("kind", ["policies", "best", "steps"])
 def test_policies_that_the_command_writes_are_models(kind, trained):
-    path = next((trained / kind).rglob("*.pt"))
+    path = next((trained / kind).rglob("*.safetensors"))
     model = hindsight.load(path)
     saved = load(path)
     assert isinstance(model, SAC) and model.seeds == saved["seeds"] == [0, 1]
@@ -81,7 +81,7 @@ def test_policies_that_the_command_writes_are_models(kind, trained):
 
 
 def test_the_command_exports(trained, tmp_path):
-    path = next((trained / "policies").rglob("*.pt"))
+    path = next((trained / "policies").rglob("*.safetensors"))
     done = CliRunner().invoke(cli.app, ["export", str(path), str(tmp_path / "p.onnx"), "--run=1"])
     assert done.exit_code == 0, done.output
     model = hindsight.load(path)
@@ -105,18 +105,18 @@ def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoin
             raise Interruption
 
     out = tmp_path / "stopped"
-    best = out / "best" / f"{file_name(spec)}.pt"
+    best = out / "best" / f"{file_name(spec)}.safetensors"
     with pytest.raises(Interruption):
         train_cell(spec, out, EAGER, callbacks=[KeepBest(best, spec), stop])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = hindsight.load(best).learn(60)
     assert model.num_timesteps == 180
-    ended = load(straight / "policies" / f"{file_name(spec)}.pt")["rows"]
+    ended = load(straight / "policies" / f"{file_name(spec)}.safetensors")["rows"]
     for run in (0, 1):
         assert torch.equal(model.parameters(run, "last"), ended[run])
     with pytest.raises(FileError, match="is a training checkpoint"):
-        hindsight.load(out / "checkpoints" / f"{file_name(spec)}.pt")
+        hindsight.load(out / "checkpoints" / f"{file_name(spec)}.safetensors")
 
 
 def test_an_actor_that_ships_learns_on_with_a_new_critic():
@@ -127,6 +127,6 @@ def test_an_actor_that_ships_learns_on_with_a_new_critic():
 
 
 def test_another_environment_than_it_was_trained_in_must_fit(trained):
-    path = next((trained / "policies").rglob("*.pt"))
+    path = next((trained / "policies").rglob("*.safetensors"))
     with pytest.raises(ValueError, match="PredatorPrey-v0 has observations of 9 numbers and 3 act"):
         hindsight.load(path, "PredatorPrey-v0")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from functools import partial
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_a_model_learns_what_the_command_trains(kind, tmp_path):
     pd.testing.assert_frame_equal(
         found, expected, check_dtype=False, check_exact=False, rtol=1e-6, check_like=True
     )
-    rows = load(next(tmp_path.rglob("policies/**/*.pt")))["rows"]
+    rows = load(next(tmp_path.rglob("policies/**/*.safetensors")))["rows"]
     assert torch.equal(parameters(model), rows)
 
 
@@ -116,10 +117,53 @@ def test_an_error_of_the_environment_ends_the_training_but_not_the_model(tmp_pat
     model = small(env_kwargs={"wrong": "raises"}, seeds=1)
     with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
         model.learn(300)
-    for call in (lambda: model.learn(30), lambda: model.save(tmp_path / "a.pt", training=True)):
+    path = tmp_path / "a.safetensors"
+    assert model.save(path, training=True).exists() and model.policy() is not None
+    with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
+        SAC.load(path).learn(30)
+
+
+def test_another_error_within_an_iteration_ends_the_training(tmp_path, monkeypatch):
+    model = small(seeds=1).learn(30)
+    monkeypatch.setattr(model._runs, "_chunk", lambda *x: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.learn(30)
+    for call in (
+        lambda: model.learn(30),
+        lambda: model.save(tmp_path / "a.safetensors", training=True),
+    ):
         with pytest.raises(SpecError, match="an error ended the training within an iteration"):
             call()
-    assert model.save(tmp_path / "a.pt").exists() and model.policy() is not None
+    assert model.save(tmp_path / "a.safetensors").exists() and model.policy() is not None
+
+
+@pytest.mark.parametrize("n_envs", [1, 4])
+@pytest.mark.parametrize("evaluate_every", [30, 200])
+def test_iterations_and_evaluations_count_steps_of_a_run(n_envs, evaluate_every):
+    """With several environments as with one; evaluations shorten the usual iterations."""
+    seen = []
+    keys = {"hidden": (8,), "seeds": 1, "evaluation_episodes": 1, "learning_starts": 5000}
+    model = SAC("PointReach-v0", n_envs=n_envs, evaluate_every=evaluate_every, **keys)
+    model.learn(600, callback=lambda model: seen.append(model.num_timesteps))
+    step = evaluate_every + -evaluate_every % n_envs
+    expected = list(range(step, 600 + step, step))
+    assert seen == expected
+    curves = model.curves()
+    assert curves[curves.phase == "evaluation"].env_steps.tolist() == expected
+    assert model.spec.algorithm.log_interval == evaluate_every
+    assert SAC("PointReach-v0", **keys).spec.algorithm.log_interval == 1000
+
+
+def test_evaluations_that_cannot_be_as_frequent_as_asked_are_announced():
+    with pytest.warns(
+        UserWarning, match=r"every 8,192 steps, not every 1,000, .* \(n_steps times n"
+    ):
+        PPO("PointReach-v0", n_envs=4, evaluate_every=1000)
+    with pytest.warns(UserWarning, match=r"every 500 steps, not every 100, .* \(log_interval\)"):
+        SAC("PointReach-v0", evaluate_every=100, log_interval=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PPO("PointReach-v0", n_envs=4)
 
 
 def test_predictions_are_those_of_the_latest_parameters_and_random_if_asked():
@@ -227,10 +271,7 @@ def drawn(picture: Any) -> Corridor:
 def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
     model = small(drawn(np.zeros((8, 8, 3), np.uint8)), max_episode_steps=12)
     assert model.film(tmp_path / "a.gif", episodes=1).stat().st_size > 0
-    for env, words in (
-        (drawn(None), "returned NoneType of shape"),
-        (Corridor(), "has no render_mode"),
-    ):
+    for env, words in ((drawn(None), "returned NoneType of shape"), (Corridor(), "no render_mode")):
         with pytest.raises(FileError, match=f"cannot be filmed: .*{words}"):
             small(env, max_episode_steps=12).film(tmp_path / "b.gif")
 
@@ -254,7 +295,7 @@ class Uncopied(Corridor):
         (lambda: small(preset="robotic"), r"unknown preset 'robotic'; did you mean 'robotics'\?"),
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
-        (lambda: small(evaluate_every=None), "evaluate_every: None is not allowed; it must be a"),
+        (lambda: small(evaluate_every="x"), "evaluate_every: 'x' is not allowed; it must be a"),
         (lambda: small(device=torch.device("meta")), "device 'meta' is unknown; choose from cpu"),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
         (lambda: small().learn(float("nan")), "total_timesteps: nan is not allowed; it must be a"),
@@ -329,7 +370,7 @@ def test_no_observations_get_no_actions(deterministic):
 
 def test_a_saved_model_acts_as_before_and_has_its_curves(tmp_path):
     model = small().learn(60)
-    again = SAC.load(model.save(tmp_path / "model.pt"))
+    again = SAC.load(model.save(tmp_path / "model.safetensors"))
     pd.testing.assert_frame_equal(again.curves(), model.curves())
     assert again.best_run == model.best_run and again.num_timesteps == 60
     obs, _ = gym.make("Corridor-v0").reset(seed=0)
@@ -343,25 +384,27 @@ def test_a_saved_model_acts_as_before_and_has_its_curves(tmp_path):
 def test_a_model_saved_with_its_training_continues_bit_for_bit(kind, tmp_path):
     settings = {"hidden": (8,), "n_steps": 30, "evaluation_episodes": 2, "seeds": 2, "workers": 0}
     model = kind("Corridor-v0", **(settings if kind is PPO else SMALL)).learn(90)
-    again = kind.load(model.save(tmp_path / "model.pt", training=True), workers=0)
+    again = kind.load(model.save(tmp_path / "model.safetensors", training=True), workers=0)
     model.learn(60)
     again.learn(60)
     assert torch.equal(parameters(model), parameters(again))
     columns = [each.curves().drop(columns=CLOCKS) for each in (model, again)]
     pd.testing.assert_frame_equal(*columns)
-    del (saved := load(tmp_path / "model.pt"))["training"]["recent"]
-    save(tmp_path / "model.pt", saved)
+    del (saved := load(tmp_path / "model.safetensors"))["training"]["recent"]
+    save(tmp_path / "model.safetensors", saved)
     with pytest.raises(FileError, match="of another version of this package, and cannot continue"):
-        kind.load(tmp_path / "model.pt", workers=0).learn(60)
+        kind.load(tmp_path / "model.safetensors", workers=0).learn(60)
 
 
 def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):
-    path = PPO("PredatorPrey-v0", prey="repel", hidden=(8,), seeds=1).save(tmp_path / "hunt.pt")
+    path = PPO("PredatorPrey-v0", prey="repel", hidden=(8,), seeds=1).save(
+        tmp_path / "hunt.safetensors"
+    )
     where: Any = PPO.load(path, env="PredatorPrey-v0").spec.environment
     assert where.prey == "repel"
     where = PPO.load(path, env=gym.make("PredatorPrey-v0", grid_size=7)).spec.environment
     assert (where.prey, where.grid_size) == ("static", 7)
-    path = small(env_kwargs={"terminates": True}).save(tmp_path / "model.pt")
+    path = small(env_kwargs={"terminates": True}).save(tmp_path / "model.safetensors")
     found: Any = SAC.load(path, env="Corridor-v0").spec.environment
     assert found.kwargs == {"terminates": True}
     found = SAC.load(path, env=partial(gym.make, "Corridor-v0")).spec.environment
@@ -369,7 +412,7 @@ def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):
 
 
 def test_a_file_of_another_kind_is_an_error(tmp_path):
-    path = small().save(tmp_path / "model.pt")
+    path = small().save(tmp_path / "model.safetensors")
     with pytest.raises(FileError, match=r"is a model of sac; load it with SAC\.load"):
         TD3.load(path)
     saved = load(path)
@@ -378,7 +421,7 @@ def test_a_file_of_another_kind_is_an_error(tmp_path):
         SAC.load(path)
     given = small(lambda: Corridor(), max_episode_steps=12)
     with pytest.raises(SpecError, match="was passed as an object"):
-        SAC.load(given.save(tmp_path / "given.pt"))
+        SAC.load(given.save(tmp_path / "given.safetensors"))
 
 
 def test_a_wrapper_s_time_limit_is_the_environment_s_own(tmp_path):
@@ -390,7 +433,7 @@ def test_a_wrapper_s_time_limit_is_the_environment_s_own(tmp_path):
     model = small(limited(12))
     assert model.spec.environment.step_limit == 12
     assert not any("cut after" in note for note in model.notes)
-    path = model.save(tmp_path / "model.pt")
+    path = model.save(tmp_path / "model.safetensors")
     assert SAC.load(path, env=limited(20)).spec.environment.step_limit == 20
     assert SAC.load(path, env=limited(20)()).spec.environment.step_limit == 20
     path = small(Corridor, max_episode_steps=9).save(path)

@@ -12,7 +12,7 @@ import hindsight
 from hindsight.library.model import Model
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.spaces import action_of
-from hindsight.training.policies import policy_of
+from hindsight.training.policies import n_bounds, policy_of
 from tests.envs import corridor
 
 assert corridor  # registers Corridor-v0
@@ -21,6 +21,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ppo squashed": ("PPO", "Corridor-v0", {"exploration": "squashed"}),
     "ppo choices": ("PPO", "BitFlipping-v0", {}),
     "sac": ("SAC", "Corridor-v0", {"hidden": (16, 16)}),
+    "sac standardised": ("SAC", "Corridor-v0", {"normalize_observations": True}),
     "td3": ("TD3", "Corridor-v0", {}),
     "dqn": ("DQN", "Corridor-v0", {"env_kwargs": {"discrete": True}}),
 }
@@ -33,6 +34,8 @@ def model(request) -> Model:
     generator = torch.Generator().manual_seed(0)
     for rows in made._rows.values():  # actions beyond the bounds, too
         rows += 0.3 * torch.randn(rows.shape, generator=generator)
+        if n := n_bounds(made.spec):
+            rows[:, -n:] = torch.cat([torch.full((n // 2,), -0.7), torch.full((n // 2,), 0.4)])
     return made
 
 

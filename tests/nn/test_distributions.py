@@ -9,9 +9,10 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from hindsight.algorithms.ppo import ActorCritic
+from hindsight.algorithms.ppo import Agent
 from hindsight.nn import squashed
 from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
+from tests.support.agents import agent as agent_for
 
 
 @pytest.mark.parametrize("mean, sigma", [(0.0, 1.0), (0.8, 0.3), (-1.5, 0.6)])
@@ -78,7 +79,7 @@ def test_large_logits():
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(3, 7, 4, generator=generator, dtype=torch.float64)
     choices = torch.randint(4, (3, 7), generator=generator)
-    agent, no_sigma = ActorCritic.of(1, 4, (), discrete=True), torch.empty(3, 0)
+    agent, no_sigma = agent_for(Agent, 1, 4, (), (4,)), torch.empty(3, 0)
 
     def log_prob(logits: torch.Tensor) -> torch.Tensor:
         return agent.log_prob(logits, no_sigma, choices[..., None])

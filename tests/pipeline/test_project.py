@@ -1,6 +1,7 @@
 """The order of a cluster's jobs, its queue against a simulated clock, and what `clean` lists."""
 
 import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,6 +60,22 @@ def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monke
         assert policies() == asked
 
 
+def test_what_is_from_the_future_is_dated_to_now(tmp_path, monkeypatch):
+    """As after the clock was set back: Snakemake refuses outputs that are older than inputs."""
+    monkeypatch.chdir(tmp_path)
+    project = Project(load(ROOT / "config.yaml", {"preset": "smoke"}))
+    curves = [Path(project.cells_of(name)[0]) for name in project.experiments]
+    files = [*curves, Path(project.tables, "algorithms/runs.parquet"), Path("docs/deviations.md")]
+    for path in (*files, Path(project.page), old := Path(project.scoreboard)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (time.time() + 3600,) * 2 if path != old else (1000, 1000))
+    project.begin()
+    assert all(path.stat().st_mtime <= time.time() for path in files)
+    assert old.stat().st_mtime == 1000
+    project.end()
+
+
 def test_in_a_copy_the_code_of_another_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("config.yaml").touch()
@@ -97,11 +114,15 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
     put(f"b/damaged-{OLD}", spec)
     os.truncate(f"results/cells/b/damaged-{OLD}.parquet", 100)
     listed = {str(path.relative_to("results")) for path in clean(Path("results"))}
-    old = {f"cells/b/old-{OLD}.parquet", f"policies/b/old-{OLD}.pt", f"logs/b/old-{OLD}.log"}
+    old = {
+        f"cells/b/old-{OLD}.parquet",
+        f"policies/b/old-{OLD}.safetensors",
+        f"logs/b/old-{OLD}.log",
+    }
     assert listed == old | {"cells/b/older-00000000aaaa.parquet"}
     Path(f"results/cells/b/damaged-{OLD}.parquet").unlink()
     listed = {str(path) for path in clean(Path("results"))}
-    assert f"results/checkpoints/b/begun-{OLD}.pt" in listed and len(listed) == 5
+    assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 5
     assert not Path("ran").exists()
     clean(Path("results"), "evil:X-v0")
     assert Path("ran").exists()  # the user has typed its name

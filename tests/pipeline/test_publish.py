@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
-from hindsight.io.checkpoints import load
+from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about, file_sha256
 from hindsight.io.files import FileError
 from hindsight.pipeline.publish import (
@@ -26,6 +27,7 @@ from hindsight.specs.config import PUBLISHED, TRAINED, parse
 from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, Shipped
 from hindsight.training.cell import train_cell
+from hindsight.training.curves import write_curves
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import read_policy
@@ -125,7 +127,7 @@ def test_a_damaged_cell_and_a_damaged_manifest_are_refused(config):
 def test_files_that_stay_are_verified_first(config, kind):
     """A manifest never vouches for damage, nor for a file that it has not seen."""
     first, second = Plan.of(config).cells
-    cell, policy = put(second, PUBLISHED), PUBLISHED / "policies" / f"{first}.pt"
+    cell, policy = put(second, PUBLISHED), PUBLISHED / "policies" / f"{first}.safetensors"
     policy.parent.mkdir(parents=True)
     policy.write_bytes(b"not looked into")
     kept = [put(first, PUBLISHED), cell, policy]
@@ -172,7 +174,7 @@ def small(tmp_path, monkeypatch):
 def test_the_middle_runs_policy_ships_with_its_cell(small):
     config, spec = small
     list(publish(config))
-    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    path = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     rows = pd.read_parquet(PUBLISHED / "cells" / f"{spec.name}.parquet")
     # Without columns that nothing reads.
     assert set(rows) < set(pd.read_parquet(TRAINED / "cells" / f"{file_name(spec)}.parquet"))
@@ -181,15 +183,57 @@ def test_the_middle_runs_policy_ships_with_its_cell(small):
     # Of the two in the middle, the worse one.
     assert result["return_mean"] == np.sort(last)[1]
     assert result["which"].startswith(f"run {last.sort_values(kind='stable').index[1]}, in the mid")
-    assert entries()[f"policies/{spec.name}.pt"]["sha256"] == file_sha256(path)
+    assert entries()[f"policies/{spec.name}.safetensors"]["sha256"] == file_sha256(path)
     assert evaluate_policy(path, n_episodes=3).returns.shape == (3,)
 
 
-def test_the_manifest_vouches_for_a_policy(small):
-    """Another file in its place is not used; the policy of other curves is removed."""
+class Killed(BaseException):
+    """As by SIGKILL: nothing catches it."""
+
+
+@pytest.mark.parametrize("acts", [True, False])
+def test_a_publication_that_is_killed_is_completed_by_the_same_call(small, monkeypatch, acts):
+    """After each of its writes, over the files of another training."""
     config, spec = small
     list(publish(config))
-    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    curves = TRAINED / "cells" / f"{file_name(spec)}.parquet"
+    write_curves(curves, pq.read_table(curves), {**about(curves), "evaluation_seconds": 0.5})
+    policies = policies_of(curves)
+    save(policies, {**(saved := load(policies)), "rows": saved["rows"] + 1})
+    if not acts:  # so the published one is of other curves
+        policies.unlink()
+    shutil.copytree(PUBLISHED, "before")
+
+    def contents() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in PUBLISHED.rglob("*") if path.is_file()}
+
+    before = contents()
+    list(publish(config))
+    whole, replace = contents(), Path.replace
+    assert len([path for path in whole if whole[path] != before.get(path)]) == 2 + acts
+    assert (str(PUBLISHED / "policies" / f"{spec.name}.safetensors") in whole) == acts
+    for last in range(1, 3 + acts):
+        shutil.rmtree(PUBLISHED)
+        shutil.copytree("before", PUBLISHED)
+        writes = iter(range(1, 100))
+
+        def replaced(path, target, writes=writes, last=last):
+            replace(path, target)
+            if next(writes) == last:
+                raise Killed
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Path, "replace", replaced)
+            list(publish(config))
+        list(publish(config))
+        assert contents() == whole
+
+
+def test_the_manifest_vouches_for_a_policy(small):
+    """Another file in its place is not used."""
+    config, spec = small
+    list(publish(config))
+    path = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     kept = path.read_bytes()
     write_policy(path, spec, 0, initial_row(spec), {})
     with pytest.raises(FileError, match="differs from its checksum"):
@@ -198,16 +242,13 @@ def test_the_manifest_vouches_for_a_policy(small):
     shutil.rmtree(TRAINED / "policies")
     list(publish(config))
     assert path.exists()  # the same curves
-    (PUBLISHED / "cells" / f"{spec.name}.parquet").unlink()
-    list(publish(config))
-    assert not path.exists() and f"policies/{spec.name}.pt" not in entries()
 
 
 def test_publishing_the_policy_of_a_cell_of_no_experiment(small):
     """One that `hindsight train` trained; only the policy is published."""
     config, spec = small
     list(publish(config))
-    path = PUBLISHED / "policies" / f"{spec.name}.pt"
+    path = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     path.unlink()
     curves = TRAINED / "cells" / f"{file_name(spec)}.parquet"
     assert publish_policy(curves).startswith(f"{path}: run ")

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from hindsight.io.files import FileError, as_json
+from hindsight.io.files import FileError, write_if_changed
+from hindsight.io.records import Making
 from hindsight.pipeline import replicate
 from hindsight.pipeline.project import Project, lock
 from hindsight.pipeline.replicate import LOG, what_comes
@@ -104,17 +104,19 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
     claims.parent.mkdir(parents=True)
     claims.write_text("[]")
     assert not shows(project)  # without tables
+    for path, text in project.texts.items():
+        write_if_changed(path, text)
     for name in project.experiments:
-        plan = Path(project.tables, name, "plan.json")
-        plan.parent.mkdir()
-        plan.write_text(as_json(project.plan.document(name)))
-    os.utime(claims, (time.time() + 1,) * 2)
+        made_of = [str(project.plan_of(name))]
+        Making("tables", made_of).record(Path(project.tables_of(name)))
+    assert not shows(project)  # of unknown origin
+    Making("claims", project.all_tables).record(claims)
     assert shows(project)
     assert not shows(Project(load(CONFIG, {"preset": "smoke", "seeds": 1})))
     LOG.write_text(f"{replicate.DRY_RUN} (flag -n).")
     assert not shows(project)
     LOG.write_text("")
-    os.utime(claims, (1, 1))
+    claims.write_text("[ ]")
     assert not shows(project)
 
 

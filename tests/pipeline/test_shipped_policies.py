@@ -18,7 +18,7 @@ from hindsight.training.policy_files import read_policy
 from tests.commands import hindsight
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.pt"))
+SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.safetensors"))
 #: Third-party environments that are in no experiment, and the package of each.
 OTHERS = {"PandaReach-v3": "panda_gym"}
 #: One published policy of each kind.
@@ -32,8 +32,8 @@ def test_the_actor_alone_acts_the_same(name, tmp_path):
         {"algorithm": {"name": name, "hidden": [8]}, "environment": where}
     )
     row = torch.randn(n_parameters(spec))
-    write_policy(tmp_path / "a.pt", spec, 5, row, {})
-    read, found = read_policy(tmp_path / "a.pt")
+    write_policy(tmp_path / "a.safetensors", spec, 5, row, {})
+    read, found = read_policy(tmp_path / "a.safetensors")
     assert read == spec and len(acting_places(spec)) < len(row)
     obs = torch.randn(1, 50, spec.environment.observation_size)
     assert torch.equal(policy_of(spec, row[None])(obs), policy_of(spec, found[None])(obs))
@@ -45,7 +45,7 @@ def test_a_published_policy_succeeds_as_recorded(path):
     if path.parent.name in OTHERS:
         pytest.importorskip(OTHERS[path.parent.name], reason="its environment is no requirement")
     spec, _ = read_policy(path)
-    assert path == ROOT / PUBLISHED / "policies" / f"{spec.name}.pt"
+    assert path == ROOT / PUBLISHED / "policies" / f"{spec.name}.safetensors"
     found = evaluate_policy(path, n_episodes=60, seed=1)
     error = np.sqrt(0.25 / 60 + 0.25 / result["episodes"])
     assert found.success_rate == pytest.approx(result["success_rate"], abs=4 * error)

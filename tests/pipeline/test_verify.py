@@ -12,6 +12,7 @@ from hindsight.pipeline.verify import (
     published,
 )
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.manifest import read_manifest
 
 CELLS = published()
 KINDS = one_of_each_kind(CELLS)
@@ -52,6 +53,16 @@ def test_every_algorithm_task_and_fidelity_is_among_the_kinds():
     ):
         assert {of(spec) for spec in KINDS.values()} == {of(spec) for spec in CELLS.values()}
     assert len({kind_of(spec) for spec in CELLS.values()}) == len(KINDS)
+
+
+def test_cells_that_were_trained_by_another_rule_are_left_out():
+    left_out = {name.removesuffix(".parquet") for name in read_manifest()} - {
+        f"cells/{name}" for name in CELLS
+    }
+    cells = {name.split("/")[1] for name in left_out if name.startswith("cells/")}
+    tasks = ("FetchPickAndPlace-v4", "FetchPush-v4", "FetchSlide-v4")
+    assert cells == set(tasks)
+    assert all("-normalized-" in name for name in left_out if name.startswith("cells/"))
 
 
 @pytest.mark.parametrize("name", SAMPLE)

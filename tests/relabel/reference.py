@@ -28,6 +28,7 @@ from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.hindsight import HindsightSpec
+from tests.support.agents import agent as agent_for
 
 GAMMA, LAMBDA = 0.9, 0.8
 SPEC = PPOSpec(gamma=GAMMA, gae_lambda=LAMBDA)
@@ -80,7 +81,7 @@ class Case:
     rollout: Rollout
     task: Any
     rules: Rules
-    agent: ppo.ActorCritic
+    agent: ppo.Agent
     rows: Tensor
     seeds: list[int]
 
@@ -156,9 +157,9 @@ def cases(draw: st.DrawFn, kind: str, least_runs: int = 1) -> Case:
     runs, seed = draw(st.integers(least_runs, 3)), draw(st.integers(0, 2**16))
     seeds = list(range(seed, seed + runs))
     env, rules = environment_of(draw, kind, seeds)
-    discrete = env.n_choices is not None
-    outputs = env.n_choices if discrete else env.action_size
-    agent = ppo.ActorCritic.of(env.observation_size, outputs, (6,), discrete)
+    choices = env.spec.choices
+    outputs = sum(choices) or env.action_size
+    agent = agent_for(ppo.Agent, env.observation_size, outputs, (6,), choices)
     rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
     rows += 0.3 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
     steps, before = draw(st.integers(1, 20)), draw(st.integers(0, 3))
@@ -175,7 +176,7 @@ def of_untrained_policies(noise: Tensor) -> tuple[PredatorPrey, Rollout]:
     """A rollout of untrained policies in the default environment; noise [step, run, 1, 3]."""
     seeds = list(range(noise.shape[1]))
     env = PredatorPrey(PredatorPreySpec(), seeds)
-    agent = ppo.ActorCritic.of(env.observation_size, env.action_size, (8, 8))
+    agent = agent_for(ppo.Agent, env.observation_size, env.action_size, (8, 8))
     rows = torch.stack([agent.initial_row(seed, 1.0) for seed in seeds])
     env.prepare_rollout(1, len(noise))
     return env, ppo.collect(env, agent, rows, noise)

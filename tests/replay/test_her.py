@@ -390,8 +390,8 @@ def test_a_saved_or_copied_buffer_continues_as_the_original(tmp_path, way, prior
         buffer.update_priorities(buffer.sample(5).indexes, np.arange(5))
     if way == "file":
         other = some(5, alpha=0.5, **given)
-        buffer.save(tmp_path / "buffer.pt")
-        other.load(str(tmp_path / "buffer.pt"))
+        buffer.save(tmp_path / "buffer.safetensors")
+        other.load(str(tmp_path / "buffer.safetensors"))
     else:
         other = copy.deepcopy(buffer) if way == "copy" else pickle.loads(pickle.dumps(buffer))
         with pytest.raises(ValueError, match="without its environment; call set_env"):
@@ -423,13 +423,13 @@ def test_a_saved_or_copied_buffer_continues_as_the_original(tmp_path, way, prior
 )
 def test_a_damaged_file_leaves_the_buffer_as_it_was(tmp_path, arrays):
     """How files in general are read is tested in test_files_from_elsewhere."""
-    path = tmp_path / "buffer.pt"
+    path = tmp_path / "buffer.safetensors"
     some().save(path)
     saved = load(path)
     save(path, {**saved, "ring": saved["ring"] | arrays} if arrays else {"rows": torch.zeros(3)})
     buffer = some(3)
     before = everything(buffer)
-    with pytest.raises(FileError, match=r"buffer\.pt: ") as error:
+    with pytest.raises(FileError, match=r"buffer\.safetensors: ") as error:
         buffer.load(path)
     assert "\n" not in str(error.value)
     assert everything(buffer) == before
@@ -448,9 +448,9 @@ def test_files_of_another_buffer(tmp_path, other, message):
     saved, buffer = (
         HindsightReplayBuffer(**{"size": 30, "env": Numbered(2), **keys}) for keys in ({}, other)
     )
-    saved.save(tmp_path / "buffer.pt")
+    saved.save(tmp_path / "buffer.safetensors")
     with pytest.raises(FileError, match=message):
-        buffer.load(tmp_path / "buffer.pt")
-    buffer.save(tmp_path / "buffer.pt")
+        buffer.load(tmp_path / "buffer.safetensors")
+    buffer.save(tmp_path / "buffer.safetensors")
     with pytest.raises(FileError, match="was saved from a buffer with"):
-        saved.load(tmp_path / "buffer.pt")
+        saved.load(tmp_path / "buffer.safetensors")

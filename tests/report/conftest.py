@@ -37,6 +37,11 @@ def policy(html: str) -> str:
     return str(found)
 
 
+def drawn() -> list[Path]:
+    """The figures of the project in the working directory."""
+    return sorted(FIGURES.glob("*.png"))
+
+
 @dataclass(frozen=True)
 class Project:
     """A project's folder, with the pages that are built there."""
@@ -57,7 +62,7 @@ class Project:
             Path("docs").mkdir(exist_ok=True)
             Path("docs/deviations.md").touch()
             build(
-                TABLES, FIGURES, FIGURES / "report.html", Path("REPLICATION.md"),
+                TABLES, drawn(), FIGURES / "report.html", Path("REPLICATION.md"),
                 Path("results/appendix"),
             )  # fmt: skip
 

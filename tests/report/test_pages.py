@@ -18,11 +18,12 @@ from PIL import Image
 
 from hindsight.figures.specs import names_for
 from hindsight.io.checksums import about
+from hindsight.io.records import Making
 from hindsight.report import present
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
 from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
-from tests.report.conftest import FIGURES, REPOSITORY, TABLES, Project
+from tests.report.conftest import FIGURES, REPOSITORY, TABLES, Project, drawn
 from tests.test_docs import links, places
 
 
@@ -109,7 +110,7 @@ def test_every_link_of_the_scoreboard_leads_somewhere(project):
     """Also from another folder."""
     other = FIGURES / "REPLICATION.md"
     with contextlib.chdir(project.root):
-        build(TABLES, FIGURES, other.with_name("again.html"), other, other.with_name("appendix"))
+        build(TABLES, drawn(), other.with_name("again.html"), other, other.with_name("appendix"))
     pages = [project.root / "REPLICATION.md", project.root / other]
     pages += [*project.root.glob("results/appendix/*.md"), *pages[1].parent.glob("appendix/*.md")]
     for page in pages:
@@ -134,14 +135,21 @@ def test_production_and_what_is_missing_are_told_on_both_pages(project):
 
 
 def test_what_is_left_of_experiments_without_results_is_not_shown(project, tmp_path):
-    """A figure; and the page of an experiment that is no more is removed."""
+    """A figure; and of the appendix, what an earlier build wrote is removed, and nothing else."""
     copy = Project(shutil.copytree(project.root, tmp_path / "copy"))
     name = "meher_fig6_described"
     assert f"{name}.png" in project.everything and (copy.root / FIGURES / f"{name}.png").exists()
     summary = copy.root / TABLES / "stop_her/summary.csv"
     summary.write_text(summary.read_text().splitlines()[0] + "\n")
-    (copy.root / "results/appendix/gone.md").write_text("left of an older plan")
+    gone, own = (copy.root / "results/appendix" / f"{x}.md" for x in ("gone", "own"))
+    page = FIGURES / "report.html"
+    with contextlib.chdir(copy.root):
+        gone.write_text("left of an older plan")
+        Making("report", []).record(page, [gone.relative_to(copy.root)])
+    own.write_text("the user's")
     copy.build()
+    assert own.exists()
+    own.unlink()
     assert f"{name}.png" not in copy.everything and "meher_fig3.png" in copy.everything
     assert set(copy.appendix) == {
         "0-claims", "0-produced", "environment", "algorithms", "learning_rate",
@@ -170,7 +178,7 @@ def test_an_experiment_that_no_figure_is_made_for_has_its_tables_and_figures_on_
 
 def test_a_folder_without_plans_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no experiment's plan\.json"):
-        build(tmp_path, tmp_path, tmp_path / "a.html", tmp_path / "b.md", tmp_path)
+        build(tmp_path, [], tmp_path / "a.html", tmp_path / "b.md", tmp_path)
 
 
 def test_numbers_that_no_published_table_has():
@@ -193,7 +201,7 @@ def test_what_is_shown_in_markdown_is_shown_as_it_is():
 
 def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch):
     monkeypatch.chdir(project.root)
-    report = gather(TABLES, FIGURES)
+    report = gather(TABLES, drawn())
     chapters = [replace(c, title="[t](http://t)", published_as="*p*") for c in report.chapters]
     provenance = replace(report.provenance, facts={"processor": ["![x](http://x) <i>y</i>"]})
     changed = replace(report, chapters=chapters, provenance=provenance)
@@ -226,7 +234,7 @@ def test_runs_that_diverged_are_named_under_figures_and_tables(tmp_path, monkeyp
     project.draw("ppo_her_fig2", "solved_share_algorithms")
     project.build()
     monkeypatch.chdir(tmp_path)
-    report = gather(TABLES, FIGURES)
+    report = gather(TABLES, drawn())
     told = (
         "1 run diverged and counts as failing from then on: PPO-HER, random static, seed 3, step "
         f"{present.count(lost)}."

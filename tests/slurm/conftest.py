@@ -135,7 +135,9 @@ class Project:
 
         def all_frozen():
             for name in cells:
-                started = self.path(name, "checkpoints", ".pt").exists() and self.trainers(name)
+                started = self.path(name, "checkpoints", ".safetensors").exists() and self.trainers(
+                    name
+                )
                 if name not in jobs and started:
                     (process,) = started
                     os.kill(process, signal.SIGSTOP)

@@ -56,7 +56,7 @@ def jobs_that_end_early(make_project):
     memory = f"train:mem_mb=(300 if attempt < 2 and '{large}' in wildcards.cell else 900)"
     head = project.train(*cells, options=(*LONG, memory))
     jobs = project.frozen(cancelled, preempted, long, killed)
-    os.truncate(project.path(killed, "checkpoints", ".pt"), 1000)
+    os.truncate(project.path(killed, "checkpoints", ".safetensors"), 1000)
     os.kill(*project.trainers(killed), signal.SIGKILL)
     bash(f"scancel {jobs[cancelled]}")
     bash(f"scontrol requeue {jobs[preempted]}")
@@ -137,7 +137,7 @@ def the_smoke_preset(make_project):
     assert (project.folder / "figures/smoke/report.html").exists()
     log = (project.folder / "results/logs/snakemake.log").read_text()
     assert log.count("has been submitted with SLURM jobid") == len(project.cells())
-    assert not list((project.folder / "results/checkpoints").rglob("*.pt"))
+    assert not list((project.folder / "results/checkpoints").rglob("*.safetensors"))
     return project
 
 

@@ -1,6 +1,6 @@
 """Small cells, and helpers for training them."""
 
-import io
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hindsight.io.checkpoints import save
+from hindsight.io.checkpoints import load, save
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.cell import Execution, train_cell
@@ -64,10 +64,9 @@ def runs(spec: CellSpec, *seeds: int) -> Any:
 
 
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
+    with tempfile.TemporaryDirectory() as folder:
+        save(file := Path(folder, "state.safetensors"), state)
+        return load(file)
 
 
 def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) -> None:
@@ -114,5 +113,5 @@ def interrupted(
 
     with pytest.raises(Interruption):
         train_cell(spec, root, execution, interrupt)
-    (path,) = (root / "checkpoints").rglob("*.pt")
+    (path,) = (root / "checkpoints").rglob("*.safetensors")
     return path

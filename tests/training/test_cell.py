@@ -17,7 +17,7 @@ from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.policies import policy_of
 from tests.curves import curves
-from tests.envs.test_run_axis import play
+from tests.support.native import play
 from tests.training.small import SPEC, cell_in, interrupted
 
 
@@ -129,7 +129,7 @@ def test_a_run_ends_at_a_test_that_its_last_policy_passes(tmp_path):
     runs = about(train_cell(spec, tmp_path, Execution(workers=0)))["runs"]
     by_test = [run for run in runs if run["ended"] == "test"]
     assert by_test and {run["ended"] for run in runs} <= {"test", "budget"}
-    saved = load(tmp_path / "policies" / f"{file_name(spec)}.pt")
+    saved = load(tmp_path / "policies" / f"{file_name(spec)}.safetensors")
     for run, row in zip(runs, saved["rows"], strict=True):
         number = run["end_step"] // 100
         passed = all(episodes_caught(spec, row, run["seed"], number))

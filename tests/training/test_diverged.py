@@ -59,7 +59,9 @@ def test_the_run_ends_there_and_its_neighbours_do_not_notice(
     by_seed = {run["seed"]: run for run in cell.metadata["runs"]}
     assert (by_seed[1]["ended"], by_seed[1]["end_step"]) == ("diverged", step)
     assert {by_seed[0]["ended"], by_seed[2]["ended"]} == {"budget"}
-    assert sorted(load(tmp_path / "poisoned/policies" / f"{file_name(spec)}.pt")["seeds"]) == [0, 2]
+    assert sorted(
+        load(tmp_path / "poisoned/policies" / f"{file_name(spec)}.safetensors")["seeds"]
+    ) == [0, 2]
 
     # It counts as failing every episode from then on.
     rows, tests = pd.DataFrame(cell.training), pd.DataFrame(cell.tests)

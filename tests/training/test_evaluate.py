@@ -44,7 +44,7 @@ def cell(name: str) -> tuple[CellSpec, torch.Tensor]:
 
 def file_of(name: str, folder: Path) -> Path:
     spec, rows = cell(name)
-    return policy_file(folder / "policy.pt", spec, {4: rows[0], 7: rows[1]})
+    return policy_file(folder / "policy.safetensors", spec, {4: rows[0], 7: rows[1]})
 
 
 def acts(spec: CellSpec, row: torch.Tensor, env: Any) -> Any:
@@ -118,7 +118,7 @@ def test_a_function_is_what_a_plain_loop_makes_of_it():
 
 @pytest.mark.parametrize("env", ["Corridor-v0", lambda: gymnasium.make("Corridor-v0")])
 def test_an_environment_of_a_program_s_own_is_named_with_its_module(env, tmp_path):
-    file = (model := PPO(env, seeds=1, hidden=(5,))).save(tmp_path / "policy.pt")
+    file = (model := PPO(env, seeds=1, hidden=(5,))).save(tmp_path / "policy.safetensors")
     found = evaluate_policy(file, CORRIDOR, n_episodes=3)
     assert found[:4] == tuple(model.evaluate(3).iloc[0])
     with pytest.raises(FileError, match=r"--env (Corridor|module:Name)-v0, or pass it"):
@@ -131,7 +131,7 @@ def test_a_foreign_environment_is_seen_and_acted_in_as_in_training(kwargs, tmp_p
     spec = cell_in({"id": CORRIDOR, "kwargs": kwargs}, {"hidden": (5,)}, steps=10_000)
     row = initial_row(spec, 0)
     row = row + 0.1 * torch.randn(row.shape, generator=torch.Generator().manual_seed(2))
-    file = policy_file(tmp_path / "policy.pt", spec, {0: row})
+    file = policy_file(tmp_path / "policy.safetensors", spec, {0: row})
     with pytest.raises(FileError, match=r"add --env tests\.envs"):
         evaluate_policy(file, n_episodes=30)
     found = evaluate_policy(file, CORRIDOR, n_episodes=30)
@@ -177,7 +177,7 @@ def test_random_actions_are_those_of_the_policy():
         ({"parameters": {"prey": "statc"}}, SpecError, "prey: 'statc'"),
         ({"parameters": {"n_dims": 3}}, SpecError, "observations of 6 numbers"),
         ({"policy": lambda obs: 0}, SpecError, "environment: None is not allowed"),
-        ({"policy": "none.pt"}, FileError, "none.pt"),
+        ({"policy": "none.safetensors"}, FileError, "none.safetensors"),
         ({"policy": 3}, SpecError, "policy: an object of type int is not allowed; it must"),
         (
             {"environment": gymnasium.make_vec("PointReach-v0", 2)},

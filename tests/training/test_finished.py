@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -10,7 +12,7 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
-from hindsight.io.checkpoints import load
+from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import ABOUT, about, sealed
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
@@ -30,7 +32,7 @@ def with_seeds(n: int) -> CellSpec:
 
 
 def policies(root: Path, spec: CellSpec) -> dict[int, torch.Tensor]:
-    saved = load(root / "policies" / f"{file_name(spec)}.pt")
+    saved = load(root / "policies" / f"{file_name(spec)}.safetensors")
     return dict(zip(saved["seeds"], saved["rows"], strict=True))
 
 
@@ -48,14 +50,19 @@ def trained_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def as_of_other_code(path: Path) -> None:
-    """Change a file as if other code had written it."""
+def with_metadata(path: Path, **other: Any) -> None:
+    """Change what a file says of itself."""
     table = pq.read_table(path)
-    changed = {**json.loads(table.schema.metadata[ABOUT]), "code": "0123456789ab"}
+    changed = {**json.loads(table.schema.metadata[ABOUT]), **other}
     pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(changed)), path)
 
 
-@pytest.mark.parametrize("what", ["code", "curves", "policies", "truncated"])
+def as_of_other_code(path: Path) -> None:
+    """Change a file as if other code had written it."""
+    with_metadata(path, code="0123456789ab")
+
+
+@pytest.mark.parametrize("what", ["code", "curves", "policies", "another's policies", "truncated"])
 def test_only_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, what):
     path = train_cell(SPEC, tmp_path)
     before = path.stat().st_mtime_ns
@@ -65,11 +72,18 @@ def test_only_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, 
         as_of_other_code(train_cell(with_seeds(2), tmp_path))
         del trained_seeds[3:]
     expected = curves(path)
-    policy = tmp_path / "policies" / f"{file_name(SPEC)}.pt"
+    policy = tmp_path / "policies" / f"{file_name(SPEC)}.safetensors"
     if what == "code":
         as_of_other_code(path)
     elif what == "truncated":
         os.truncate(path, path.stat().st_size // 2)
+    elif what == "another's policies":  # of the same number of parameters
+        other = SPEC.model_copy(
+            update={"algorithm": SPEC.algorithm.model_copy(update={"learning_rate": 0.01})}
+        )
+        train_cell(other, tmp_path)
+        del trained_seeds[3:]
+        shutil.copy(tmp_path / "policies" / f"{file_name(other)}.safetensors", policy)
     else:
         (path if what == "curves" else policy).unlink()
     train_cell(SPEC, tmp_path)
@@ -109,6 +123,31 @@ def test_with_more_seeds_the_missing_ones_are_trained(
     assert all(torch.equal(rows[seed], before[seed]) for seed in kept)
 
 
+OLDER = {"torch": "2.0.0"}
+
+
+def test_runs_of_another_world_are_not_reused(tmp_path, trained_seeds, capsys):
+    """Other versions of packages could give other numbers, and a cell would hold both."""
+    first = train_cell(with_seeds(2), tmp_path)
+    with_metadata(first, versions=about(first)["versions"] | OLDER)
+    path = train_cell(SPEC, tmp_path)
+    assert trained_seeds == [0, 1, 0, 1, 2] and "reused" not in about(path)
+    assert f"trained with torch 2.0.0 (now {torch.__version__}" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_world_is_kept_but_not_continued(tmp_path, capsys):
+    interrupted(SPEC, tmp_path, 2)
+    (checkpoint,) = (tmp_path / "checkpoints").rglob("*.safetensors")
+    saved = load(checkpoint)
+    saved["made_on"][-1]["versions"] |= OLDER
+    save(checkpoint, saved)
+    path = train_cell(SPEC, tmp_path)
+    told = capsys.readouterr().err
+    assert "torch 2.0.0 (now" in told and "training starts from scratch" in told
+    assert checkpoint.with_name(f"{checkpoint.name}.damaged").exists()
+    assert "made_on" not in about(path)
+
+
 def test_runs_of_a_checkpoint_are_not_taken_from_another_cell(tmp_path, trained_seeds):
     """A smaller cell was trained in the meantime: no seed is there twice, and no step is lost."""
     interrupted(SPEC, tmp_path)
@@ -129,7 +168,7 @@ def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsy
     path = train_cell(SPEC, tmp_path, execution)
     before, rows = path.read_bytes(), policies(tmp_path, SPEC)
     path.unlink()
-    (tmp_path / "policies" / f"{file_name(SPEC)}.pt").unlink()
+    (tmp_path / "policies" / f"{file_name(SPEC)}.safetensors").unlink()
     train_cell(with_seeds(2), tmp_path)
     train_cell(SPEC, tmp_path, execution)
     # Measured times, too, are those of the only training.
@@ -138,7 +177,7 @@ def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsy
     assert "was finished" in capsys.readouterr().err
     # Without `keep_finished`, no checkpoint stays.
     train_cell(SPEC, tmp_path)
-    assert not list((tmp_path / "checkpoints").rglob("*.pt"))
+    assert not list((tmp_path / "checkpoints").rglob("*.safetensors"))
 
 
 def test_a_job_refuses_other_code_than_it_was_planned_with(tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from hindsight.io.compiled import ENABLED, _blas
+from hindsight.nn.numba_cache import ENABLED, _blas
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import prepare_process
 from hindsight.training.record import machine

@@ -1,4 +1,7 @@
-"""Runs on one axis: in every loop the same results alone or among others, interrupted or not."""
+"""Every way to use hindsight: the same results alone or among others, interrupted or not.
+
+For every algorithm and environment: tests/contract.
+"""
 
 from typing import Any
 
@@ -11,29 +14,19 @@ from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.replay.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
-from tests.training import test_off_policy, test_on_policy_tasks
+from tests.training import test_off_policy
 from tests.training.small import HINDSIGHT, assert_same, cell, runs, through_a_file
-
-SOME = ("ppo", "released-future-k2", "described-episode-k2", "released-meher", "described-meher")
-ON_POLICY = {
-    f"{environment}, {hindsight}": (environment, hindsight)
-    for environment in test_on_policy_tasks.ENVIRONMENTS
-    for hindsight in SOME
-}
 
 
 def cell_of(name: str, **algorithm: Any) -> CellSpec:
     """A cell by its name; `algorithm`: keys of an on-policy algorithm."""
     if name in test_off_policy.VARIANTS:
         return test_off_policy.cell(name)
-    if name in HINDSIGHT:
-        schedules = {"learning_rate_schedule": "linear", "exploration": "annealed"}
-        more = schedules if name == "ppo" else {}
-        return cell(HINDSIGHT[name], **algorithm, **more)
-    return test_on_policy_tasks.cell(*ON_POLICY[name], **algorithm)
+    schedules = {"learning_rate_schedule": "linear", "exploration": "annealed"}
+    return cell(HINDSIGHT[name], **algorithm, **(schedules if name == "ppo" else {}))
 
 
-@pytest.mark.parametrize("name", [*HINDSIGHT, *ON_POLICY, *test_off_policy.VARIANTS])
+@pytest.mark.parametrize("name", [*HINDSIGHT, *test_off_policy.VARIANTS])
 def test_a_seed_alone_equals_itself_among_others(name):
     """Over two iterations, after the first of which another run leaves the axis."""
     spec = cell_of(name, n_envs=2)
@@ -53,14 +46,7 @@ def test_a_seed_alone_equals_itself_among_others(name):
     assert_same(evaluated, alone.evaluate(), rtol=0, atol=0.11)
 
 
-CHECKPOINTS = [
-    *HINDSIGHT,
-    *(n for n, (_, how) in ON_POLICY.items() if how not in SOME[:2]),
-    *test_off_policy.VARIANTS,
-]
-
-
-@pytest.mark.parametrize("name", CHECKPOINTS)
+@pytest.mark.parametrize("name", [*HINDSIGHT, *test_off_policy.VARIANTS])
 def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
     """Blocks of 5 episodes: the blocks move on before, at and after the interruption."""
     for kind in (PredatorPrey, PointReach, BitFlipping):

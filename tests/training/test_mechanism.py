@@ -17,6 +17,7 @@ from hindsight.algorithms.ppo import Samples
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import OnPolicyRuns, mechanism
 from hindsight.training.signals import BINS
+from tests.support.agents import agent as agent_for
 from tests.training import small
 
 
@@ -75,7 +76,7 @@ def test_copies_weigh_by_the_truncated_importance_ratio(fidelity: str, k: int) -
 
 
 def test_the_columns_by_hand() -> None:
-    agent = ppo.ActorCritic.of(2, 1, (3,))
+    agent = agent_for(ppo.Agent, 2, 1, (3,))
     rows = torch.zeros(1, sum(agent.sizes))
     rows[0, -1] = math.log(2.0)  # mu = 0 everywhere, sigma = 2
     actions = torch.tensor([[[2.0], [0.0], [4.0], [6.0], [9.0]]])

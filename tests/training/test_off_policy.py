@@ -48,11 +48,11 @@ def cell(variant: str, more: Any = None, **of_algorithm: Any) -> CellSpec:
 def test_the_policy_acts_once_enough_steps_were_random(n_envs, random_warm_up, monkeypatch):
     """`learning_starts` counts the steps of all environments of a run, as in Stable-Baselines3."""
     made = runs(cell("sac", n_envs=n_envs, random_warm_up=random_warm_up), 5)
-    acted = []
+    made.compiled, acted = False, []
     explore = made._explore
     monkeypatch.setattr(made, "_explore", lambda *x: acted.append(made.steps) or explore(*x))
     made.iterate()
-    assert acted == list(range(30 // n_envs if random_warm_up else 0, 60))
+    assert acted == list(range(30 // n_envs if random_warm_up else 0, 60 // n_envs))
 
 
 @pytest.mark.parametrize(("log_interval", "indices"), [(60, 4), (100, 4), (50, 2), (30, 2)])
@@ -72,13 +72,18 @@ def test_no_two_chunks_draw_the_same_numbers(log_interval, indices, monkeypatch)
 
 def test_a_share_of_the_actions_is_uniform():
     made = runs(cell("ddpg", epsilon=0.3, learning_starts=1, exploration_noise=0.0), 1, 2, 3)
-    taken, expected = [], []
-    step, explore = made.env.step, made._explore
-    made.env.step = lambda actions: taken.append(actions.clone()) or step(actions)
-    made._explore = lambda *given: expected.append(explore(*given)) or expected[-1]
+    taken, expected, step = [], [], made.env.step
+    made.compiled = False
+
+    def record(actions):
+        taken.append(actions.clone())
+        expected.append(made.policy()(made.env.state))
+        return step(actions)
+
+    made.env.step = record
     for _ in range(10):
         made.iterate()
-    actions, of_the_policy = torch.stack(taken[1:]), torch.stack(expected)
+    actions, of_the_policy = torch.stack(taken[1:]), torch.stack(expected[1:])
     others = actions[(actions != of_the_policy).all(-1)]
     share = len(others) / actions[..., 0].numel()
     assert share == pytest.approx(0.3, abs=0.04)
@@ -94,8 +99,23 @@ def test_what_is_kept_of_a_run_needs_no_standardised_observations(variant):
     obs = made.env.state
     assert not torch.allclose(made.standardiser(obs), obs, atol=0.1)
     kept = policy_of(made.spec, made.rows)
-    torch.testing.assert_close(kept(obs), made.policy()(obs), rtol=0, atol=1e-5)
-    assert not torch.allclose(made.state.rows, made.rows)
+    for seen in (obs, 100 * obs):  # and one that is clipped
+        torch.testing.assert_close(kept(seen), made.policy()(seen), rtol=0, atol=1e-5)
+    networks = made.rows[:, : made.state.rows.shape[1]]
+    assert not torch.allclose(made.state.rows, networks)
+    # a policy trained before observations were clipped has no bounds
+    spec = made.spec.model_copy(
+        update={"algorithm": made.algorithm.model_copy(update={"normalize_observations": False})}
+    )
+    assert not torch.allclose(policy_of(spec, networks)(100 * obs), kept(100 * obs))
+
+
+@pytest.mark.parametrize(("n_envs", "iteration"), [(1, 60), (4, 60), (7, 63), (100, 100)])
+def test_an_iteration_counts_the_steps_of_a_run(n_envs, iteration):
+    """Whole steps of all its environments, so at least `log_interval`."""
+    made = runs(cell("ddpg", n_envs=n_envs, learning_starts=1000), 3, 4)
+    made.iterate()
+    assert made.env_steps == made.buffer.position * n_envs == iteration
 
 
 def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():

@@ -79,7 +79,9 @@ def test_the_episodes_are_those_of_the_evaluation(prey: Prey, pushes: bool) -> N
 
 def test_episodes_for_the_figure(tmp_path: Path) -> None:
     spec = cell("repel")
-    sources = [policy_file(tmp_path / f"{x}.pt", spec, {5: hunter(spec, x)}) for x in (3.0, 0.0)]
+    sources = [
+        policy_file(tmp_path / f"{x}.safetensors", spec, {5: hunter(spec, x)}) for x in (3.0, 0.0)
+    ]
     out = tmp_path / "tables" / "episodes.npz"
     write_episodes(sources, out)
     first, second = load_episodes(out)
@@ -134,7 +136,7 @@ def test_a_foreign_environment_draws_itself(monkeypatch, tmp_path):
     where = {"id": "hindsight.envs:PointReach-v0", "max_episode_steps": 3}
     spec = CellSpec(environment=where, algorithm={"name": "td3", "hidden": (4,)})
     row = initial_row(spec)
-    films = film_policy(policy_file(tmp_path / "policy.pt", spec, {5: row}), 5, 2, 0)
+    films = film_policy(policy_file(tmp_path / "policy.safetensors", spec, {5: row}), 5, 2, 0)
     assert [len(each.frames) for each in films] == [4, 4]
     env = GoalEnvironments(spec.environment, [0], evaluation=True, workers=0)
     for each in films:
@@ -161,7 +163,7 @@ def watched(tmp_path: Path, **environment: str) -> Any:
     """`hindsight watch` of a policy that moves a robot, without a screen."""
     where = {"id": "FetchReach-v4", "max_episode_steps": 3, "kwargs": {"width": 64, "height": 48}}
     spec = CellSpec(environment=where, algorithm={"name": "td3", "hidden": (4,)})
-    policy = policy_file(tmp_path / "policy.pt", spec, {5: initial_row(spec)})
+    policy = policy_file(tmp_path / "policy.safetensors", spec, {5: initial_row(spec)})
     hidden = dict.fromkeys(("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL", "PYOPENGL_PLATFORM"), "")
     words = "watch", str(policy), "a.gif", "--episodes", "1"
     return hindsight(*words, cwd=tmp_path, **{**hidden, **environment})

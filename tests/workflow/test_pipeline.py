@@ -124,10 +124,10 @@ def test_every_cell_has_its_curves_policy_log_and_benchmark(project, asked):
     for name, file in asked.files.items():
         assert (project / "results/logs" / f"{file}.log").exists() == (name in by_jobs)
         assert (project / "results/benchmarks" / f"{file}.tsv").exists() == (name in by_jobs)
-        assert (project / "results/policies" / f"{file}.pt").exists()
+        assert (project / "results/policies" / f"{file}.safetensors").exists()
         curves = pd.read_parquet(project / "results/cells" / f"{file}.parquet")
         assert curves.seed.nunique() == asked.plan.cells[name].seeds
-    assert not list((project / "results/checkpoints").rglob("*.pt"))
+    assert not list((project / "results/checkpoints").rglob("*.safetensors"))
 
 
 def test_a_missing_cell_is_retrained_to_the_same_numbers(project, asked):
@@ -204,12 +204,9 @@ def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     }[killed]
     assert made.exists()
     if killed == "draw":
-        os.utime(copy / asked.tables / "grid_size/.snakemake_timestamp")  # Snakemake's, of a folder
+        made.write_bytes(b"another")
     else:
-        # Its runs took longer, as after another training.
-        cell = copy / asked.cells_of("grid_size")[0]
-        rows = pd.read_parquet(cell)
-        rewrite(cell, rows.assign(cpu_seconds=rows["cpu_seconds"] + np.float32(1000)))
+        slower(copy / asked.cells_of("grid_size")[0])
     (tmp_path / "sitecustomize.py").write_text(
         f"import os, sys\nif {killed!r} in sys.orig_argv: os.kill(os.getpid(), 9)\n"
     )
@@ -220,6 +217,72 @@ def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     told = snakemake(copy, "-n", *SMOKE).stdout
     assert {"summarise": "tables", "draw": "figures"}[killed] in jobs(told)
     assert "report" in jobs(told)
+
+
+def slower(cell):
+    """A cell's runs take longer, as after another training."""
+    rows = pd.read_parquet(cell)
+    rewrite(cell, rows.assign(cpu_seconds=rows["cpu_seconds"] + np.float32(1000)))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_is_not_of_todays_code_and_inputs_is_planned(project, asked, tmp_path, lost):
+    """Whatever Snakemake remembers, if it remembers anything, and however old the files look."""
+    copy = tmp_path / "project"
+    shutil.copytree(project, copy, symlinks=True)
+    if lost:
+        shutil.rmtree(copy / ".snakemake")
+    assert planned(copy) == {}
+    (copy / "results/tables/smoke/before").mkdir()
+    shutil.copy(copy / asked.tables / "grid_size/plan.json", copy / "results/tables/smoke/before")
+    assert planned(copy) == {}  # the user's own copy of tables is nobody's business
+    figure, other = (copy / path for path in asked.drawn[:2])
+    replaced = {
+        copy / asked.cells_of("grid_size")[0]: {"tables": 1, "claims": 1, "report": 1},
+        copy / asked.tables / "grid_size/summary.csv": {"tables": 1, "claims": 1, "report": 1},
+        copy / asked.episodes: {"episodes": 1, "figures": 1, "report": 1},
+        copy / asked.claims: {"claims": 1, "report": 1},
+        figure: {"figures": 1, "report": 1},
+        copy / asked.page: {"report": 1},
+    }
+    for path, jobs_ in replaced.items():
+        whole, old = path.read_bytes(), path.stat().st_mtime - 10_000
+        if path.suffix == ".parquet":
+            slower(path)
+        else:
+            path.write_bytes(other.read_bytes())
+        os.utime(path, (old, old))
+        found = planned(copy)
+        assert found.keys() >= jobs_.keys() and "train" not in found, path
+        assert found["outdated"] == 1 and "tables" not in found.keys() - jobs_.keys(), path
+        path.write_bytes(whole)
+        os.utime(path, (old, old))
+        assert planned(copy) == {}, path
+    assert (copy / "results/tables/smoke/before/plan.json").exists()
+
+
+def test_tables_of_another_clones_code_are_not_shown_as_this_ones(project, source, asked):
+    """Two clones share results/: the other one's tables are whole, and newer."""
+    edited(source / "analysis/summarise.py", "\nLEVEL = 0.8", "\nLEVEL = 0.1")
+    (tables,) = (name for name in asked.experiments if name == "grid_size")
+    made = project / asked.tables / tables
+    kept = shutil.copytree(made, project.parent / "tables")
+    ran = hindsight(project, "summarise", str(asked.plan_of(tables)), "--out", asked.tables)
+    assert (
+        ran.returncode == 0
+        and (made / "summary.csv").read_text() != (kept / "summary.csv").read_text()
+    )
+    edited(source / "analysis/summarise.py", "\nLEVEL = 0.1", "\nLEVEL = 0.8")
+    try:
+        assert planned(project)["tables"] == 1
+        # And a job refuses code that changed since it was planned.
+        planned_for = ("--code", "0123456789ab")
+        plan = str(asked.plan_of(tables))
+        ran = hindsight(project, "summarise", plan, "--out", asked.tables, *planned_for)
+        assert ran.returncode == 1 and "the source code changed after this run" in ran.stdout
+    finally:
+        shutil.rmtree(made)
+        shutil.move(kept, made)
 
 
 def edited(path, old, new):
@@ -301,7 +364,7 @@ def test_a_failed_cell_is_named_and_the_others_are_kept(project, asked):
     config = ("--config", "preset=smoke", f"select={json.dumps(select)}")
     own = Project(load(Path("config.yaml"), {"preset": "smoke", "select": select}))
     first, second = own.files.values()
-    obstacle = project / "results/checkpoints" / f"{first}.pt"
+    obstacle = project / "results/checkpoints" / f"{first}.safetensors"
     (obstacle / "in the way").mkdir(parents=True)
     result = hindsight(project, "replicate", "--cores", "2", "--", *config)
     assert result.returncode != 0

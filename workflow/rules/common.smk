@@ -28,6 +28,10 @@ try:
     # Without `configfile:`, `config` holds only what --config and --configfile give.  Snakemake would
     # accept duplicate keys, and not say where the file is not YAML.
     PROJECT = Project(load(Path("config.yaml"), config))
+    if workflow.is_main_process:  # jobs need not wait for the import
+        from hindsight.report.definitions import must_fit
+
+        must_fit(PROJECT.config)
 except (SpecError, EnvironmentFailure, FileError) as error:
     raise WorkflowError(str(error)) from None
 
@@ -72,3 +76,11 @@ wildcard_constraints:
     cell="[^/]+/[^/]+",
     experiment="[A-Za-z][A-Za-z0-9_-]*",
     figure="[A-Za-z0-9_-]+",
+
+
+# Snakemake would take some outdated results for new, such as another clone's: records decide, and this
+# makes their jobs run again.
+rule outdated:
+    output:
+        temp(touch("{record}.outdated")),
+    localrule: True

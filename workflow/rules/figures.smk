@@ -5,6 +5,7 @@ if PROJECT.published:
     rule figures:
         input:
             PROJECT.drawn_from(*PROJECT.figures),
+            lambda wildcards: PROJECT.outdated(*PROJECT.drawn[:1]),
         output:
             [shown(figure) for figure in PROJECT.figures],
         log:
@@ -17,13 +18,15 @@ if PROJECT.published:
             code=lambda wildcards: of_stage("figures"),
         shell:
             "hindsight draw {output:q} --tables results/tables/published"
-            " --processes {threads} > {log:q} 2>&1"
+            f" --episodes {PROJECT.episodes} --processes {{threads}}"
+            " --code {params.code} > {log:q} 2>&1"
 
 else:
 
     rule figures:
         input:
             lambda wildcards: PROJECT.drawn_from(wildcards.figure),
+            lambda wildcards: PROJECT.outdated(PROJECT.drawing(wildcards.figure)),
         output:
             shown("{figure}"),
         log:
@@ -35,4 +38,5 @@ else:
         params:
             code=lambda wildcards: of_stage("figures"),
         shell:
-            f"hindsight draw {{output:q}} --tables {PROJECT.tables} > {{log:q}} 2>&1"
+            f"hindsight draw {{output:q}} --tables {PROJECT.tables} --episodes {PROJECT.episodes}"
+            " --code {params.code} > {log:q} 2>&1"

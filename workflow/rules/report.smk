@@ -1,7 +1,8 @@
 # Verdicts on the papers' claims, and the report.
 rule claims:
     input:
-        PROJECT.all_tables,
+        lambda wildcards: PROJECT.outdated(PROJECT.claims),
+        tables=PROJECT.all_tables,
     output:
         PROJECT.claims,
     log:
@@ -12,29 +13,26 @@ rule claims:
     params:
         code=lambda wildcards: of_stage("claims"),
     shell:
-        "hindsight claims {output:q} > {log:q} 2>&1"
+        "hindsight claims {output:q} {input.tables:q} --code {params.code} > {log:q} 2>&1"
 
 
 rule report:
     input:
-        claims=PROJECT.claims,
-        tables=PROJECT.all_tables,
-        figures=PROJECT.drawn,
-        authors=PROJECT.authors,
-        deviations="docs/deviations.md",
-        answer=PROJECT.answer,
+        [path for path in PROJECT.shown if path != PROJECT.papers],
+        lambda wildcards: PROJECT.outdated(PROJECT.page),
     output:
-        html=PROJECT.page,
-        scoreboard=PROJECT.scoreboard,
-        appendix=directory(PROJECT.appendix),
+        PROJECT.page,
+        PROJECT.scoreboard,
     log:
         f"results/logs/report/{PROJECT.source}.log",
     localrule: True
     conda:
         "../../environment.yml"
     params:
-        grids=lambda wildcards: PROJECT.digest(),
+        appendix=PROJECT.appendix,
+        # written when the run begins, unless it is there
+        inputs=lambda wildcards: [f"--input={path}" for path in PROJECT.shown],
         code=lambda wildcards: of_stage("report"),
     shell:
-        "hindsight report {input.claims:q} {output.html:q} {output.scoreboard:q}"
-        " {output.appendix:q} > {log:q} 2>&1"
+        "hindsight report {output:q} {params.appendix:q} {params.inputs:q}"
+        " --code {params.code} > {log:q} 2>&1"

@@ -1,12 +1,13 @@
-# Tables of an experiment, from its cells.
+# Tables of an experiment, from its cells.  Their record stands for all of them.
 if PROJECT.published:
 
     # One job for all: starting a process takes longer than making an experiment's tables.
     rule tables:
         input:
             "results/published/manifest.json",
+            lambda wildcards: PROJECT.outdated(*PROJECT.all_tables)[:1],
         output:
-            [directory(folder) for folder in PROJECT.all_tables],
+            PROJECT.all_tables,
         log:
             "results/logs/tables/published.log",
         localrule: True
@@ -14,22 +15,20 @@ if PROJECT.published:
             "../../environment.yml"
         threads: workflow.cores
         params:
-            # The manifest is as old as before once a missing cell is back.
-            cells=len(PROJECT.there),
             plans=[PROJECT.plan_of(name) for name in PROJECT.experiments],
-            plan=lambda wildcards: PROJECT.digest(*PROJECT.experiments),
-            code=lambda wildcards: of_stage("summarise"),
+            code=lambda wildcards: of_stage("tables"),
         shell:
             "hindsight summarise {params.plans:q} --out results/tables/published"
-            " --processes {threads} > {log:q} 2>&1"
+            " --processes {threads} --code {params.code} > {log:q} 2>&1"
 
 else:
 
     rule tables:
         input:
             lambda wildcards: PROJECT.cells_of(wildcards.experiment),
+            lambda wildcards: PROJECT.outdated(PROJECT.tables_of(wildcards.experiment)),
         output:
-            directory(f"{PROJECT.tables}/{{experiment}}"),
+            PROJECT.tables_of("{experiment}"),
         log:
             f"results/logs/tables/{PROJECT.source}/{{experiment}}.log",
         priority: 5000
@@ -38,16 +37,17 @@ else:
             "../../environment.yml"
         params:
             plans=lambda wildcards: PROJECT.plan_of(wildcards.experiment),
-            plan=lambda wildcards: PROJECT.digest(wildcards.experiment),
-            code=lambda wildcards: of_stage("summarise"),
+            code=lambda wildcards: of_stage("tables"),
         shell:
-            "hindsight summarise {params.plans:q} --out $(dirname {output:q}) > {log:q} 2>&1"
+            f"hindsight summarise {{params.plans:q}} --out {PROJECT.tables}"
+            " --code {params.code} > {log:q} 2>&1"
 
 
 # Episodes of trained policies, for the figure of the environment.
 rule episodes:
     input:
-        PROJECT.policies,
+        lambda wildcards: PROJECT.outdated(PROJECT.episodes),
+        policies=PROJECT.policies,
     output:
         f"{PROJECT.tables}/environment/episodes.npz",
     log:
@@ -58,4 +58,4 @@ rule episodes:
     params:
         code=lambda wildcards: of_stage("episodes"),
     shell:
-        "hindsight episodes {output:q} {input:q} > {log:q} 2>&1"
+        "hindsight episodes {output:q} {input.policies:q} --code {params.code} > {log:q} 2>&1"

@@ -3,7 +3,7 @@
 rule train:
     output:
         curves="results/cells/{cell}.parquet",
-        policies="results/policies/{cell}.pt",
+        policies="results/policies/{cell}.safetensors",
     log:
         "results/logs/{cell}.log",
     benchmark:

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import td3
-from hindsight.algorithms.td3 import Diagnostics, State, act, learn
+from hindsight.algorithms.td3 import Diagnostics, TrainState, act, learn
 from hindsight.nn.mlp import tanh_
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.ddpg import DDPGSpec
 
-__all__ = ["NOISES", "Agent", "Diagnostics", "State", "act", "update"]
+__all__ = ["NOISES", "Agent", "Diagnostics", "TrainState", "act", "update"]
 
 #: Standard normal numbers that an update needs per sample and action dimension.
 NOISES = 0
@@ -32,7 +32,7 @@ class Agent(td3.Agent):
 
 
 @torch.no_grad()
-def update(state: State, batch: Batch, noise: Tensor, spec: DDPGSpec) -> Diagnostics:
+def update(state: TrainState, batch: Batch, noise: Tensor, spec: DDPGSpec) -> Diagnostics:
     """Update critic and policy by one gradient step each, then the target networks, in place.
 
     Args:

@@ -6,7 +6,6 @@ A test compares this module with Stable-Baselines3's DQN.  Relabelled transition
 any others.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +17,7 @@ from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, Network, uniform_row
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.dqn import DQNSpec
+from hindsight.specs.base import EnvironmentSpec
 from hindsight.streams import Purpose, stream
 
 #: Standard normal numbers that an update needs per sample.
@@ -31,9 +31,10 @@ class Agent:
     q: MLP
 
     @classmethod
-    def of(cls, n_obs: int, n_choices: int, hidden: Sequence[int]) -> "Agent":
+    def of(cls, environment: EnvironmentSpec, algorithm: DQNSpec) -> "Agent":
         """A ReLU network from observations to the Q-values of all actions."""
-        return cls(MLP((n_obs, *hidden, n_choices), "relu"))
+        sizes = environment.observation_size, *algorithm.hidden, environment.n_outputs
+        return cls(MLP(sizes, "relu"))
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -44,13 +45,21 @@ class Agent:
         """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.q, rows.chunk(2, dim=1)[0]
 
+    def values(self, outputs: Tensor) -> Tensor:
+        """Q-values [..., choice] of the network's outputs [..., output]."""
+        return outputs
+
+    def actions(self, outputs: Tensor) -> Tensor:
+        """Greedy choices [...] by the network's outputs [..., output]."""
+        return self.values(outputs).argmax(-1)
+
     def initial_row(self, seed: int) -> Tensor:
         """Initial parameters of one run, float32 [2 q.n_parameters]; the target is a copy."""
         row = torch.from_numpy(uniform_row(self.q, stream(seed, Purpose.INITIALISATION)))
         return row.repeat(2)
 
 
-class State(Learner):
+class TrainState(Learner):
     """Everything that an update changes: the parameters of all runs and the optimiser's moments."""
 
     optimised = ("online",)
@@ -64,14 +73,14 @@ class State(Learner):
         self.target_q = Network(self.agent.q, self.target)
 
 
-def act(state: State, obs: Tensor, spec: DQNSpec, numbers: Tensor | None = None) -> Tensor:
+def act(state: TrainState, obs: Tensor, spec: DQNSpec, numbers: Tensor | None = None) -> Tensor:
     """Greedy or, in training, epsilon-greedy actions [run, env] for obs [run, env, obs].
 
     Args:
         numbers: [run, env, 2], uniform in [0, 1): the first decides whether the action is random,
             the second which one it is; None: greedy.
     """
-    values = state.q(obs)
+    values: Tensor = state.agent.values(state.q(obs))
     greedy = values.argmax(-1)
     if numbers is None:
         return greedy
@@ -90,7 +99,7 @@ class Diagnostics:
 
 
 @torch.no_grad()
-def update(state: State, batch: Batch, noise: Tensor, spec: DQNSpec) -> Diagnostics:
+def update(state: TrainState, batch: Batch, noise: Tensor, spec: DQNSpec) -> Diagnostics:
     """Update theta by one gradient step, then the target network, in place.
 
     The Huber loss, quadratic up to |delta| = 1, bounds each sample's gradient like the error

@@ -26,28 +26,40 @@ from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
 from hindsight.nn.mlp import MLP, Network, orthogonal_row
 from hindsight.replay.rollout import Cuts, Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
+from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.on_policy import Exploration, OnPolicySpec
 from hindsight.streams import Purpose, stream
 
 
 @dataclass(frozen=True)
-class ActorCritic:
+class Agent:
     """Policy and value networks; a run's parameter row is policy, value function, log sigma.
 
-    The policy network outputs the mean of a Gaussian or, if actions are `discrete`, the logits of a
-    categorical distribution, which has no sigma.
+    The policy network outputs the mean of a Gaussian or, if actions are discrete, the logits of a
+    categorical distribution for each component of an action, and there is no sigma.
     """
 
     policy: MLP
     value: MLP
-    discrete: bool = False
+    #: Numbers of choices of an action's components; empty if actions are continuous.
+    choices: tuple[int, ...] = ()
+    exploration: Exploration = "gaussian"
 
     @classmethod
-    def of(
-        cls, n_obs: int, n_outputs: int, hidden: Sequence[int], discrete: bool = False
-    ) -> "ActorCritic":
-        """Separate tanh networks; `n_outputs` is the action size or the number of choices."""
-        return cls(MLP((n_obs, *hidden, n_outputs)), MLP((n_obs, *hidden, 1)), discrete)
+    def of(cls, environment: EnvironmentSpec, algorithm: OnPolicySpec) -> "Agent":
+        """Separate tanh networks."""
+        below = environment.observation_size, *algorithm.hidden
+        networks = MLP((*below, environment.n_outputs)), MLP((*below, 1))
+        return cls(*networks, environment.choices, algorithm.exploration)
+
+    @property
+    def discrete(self) -> bool:
+        return bool(self.choices)
+
+    def each(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        """Split outputs [..., output] of a discrete policy into those of each component."""
+        each: tuple[Tensor, ...] = outputs.split(self.choices, dim=-1)
+        return each
 
     @property
     def n_sigmas(self) -> int:
@@ -68,10 +80,19 @@ class ActorCritic:
         """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.policy, self.split(rows)[0]
 
+    def actions(self, outputs: Tensor) -> Tensor:
+        """The most likely choices, or the environment's actions for the Gaussian's mean."""
+        if not self.discrete:
+            return squash(outputs, self.exploration)
+        chosen = [logits.argmax(-1) for logits in self.each(outputs)]
+        return chosen[0] if len(chosen) == 1 else torch.stack(chosen, dim=-1)
+
     def log_prob(self, outputs: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """log pi(actions), [run, sample], from policy outputs [run, sample, output]."""
         if self.discrete:
-            return outputs.log_softmax(-1).gather(-1, actions.long())[..., 0]
+            pairs = zip(self.each(outputs), actions.long().split(1, dim=-1), strict=True)
+            each = [logits.log_softmax(-1).gather(-1, action) for logits, action in pairs]
+            return torch.cat(each, dim=-1).sum(-1)
         z = (actions - outputs) * (-log_std).exp()[:, None]
         constant = 0.5 * math.log(2 * math.pi) * self.n_sigmas
         return -0.5 * z.square().sum(-1) - log_std.sum(-1, keepdim=True) - constant
@@ -79,8 +100,12 @@ class ActorCritic:
     def entropy(self, outputs: Tensor, log_std: Tensor, weight: Tensor) -> Tensor:
         """Mean entropy of the policy in nats, [run], weighted by `weight` [run, sample]."""
         if self.discrete:
-            return (weight * categorical_entropy(outputs)).sum(-1)
+            return (weight * self.state_entropy(outputs)).sum(-1)
         return gaussian_entropy(log_std)
+
+    def state_entropy(self, outputs: Tensor) -> Tensor:
+        """Entropy of a discrete policy at each state, [run, sample]."""
+        return torch.stack([categorical_entropy(x) for x in self.each(outputs)]).sum(0)
 
     def initial_row(self, seed: int, sigma: float) -> Tensor:
         """Initial parameters of one run: orthogonal, gain sqrt(2); last layers 0.01 (pi), 1 (V)."""
@@ -99,7 +124,7 @@ class Samples:
     """The training samples of one update; leading dimensions [run, sample]."""
 
     obs: Tensor  # [run, sample, obs]
-    actions: Tensor  # [run, sample, action]; a discrete action is one number
+    actions: Tensor  # [run, sample, action]; of a discrete action, its components' choices
     log_prob: Tensor  # [run, sample], under the policy that collected
     value: Tensor  # [run, sample]
     advantage: Tensor  # [run, sample]
@@ -155,7 +180,7 @@ def squash(actions: Tensor, exploration: Exploration) -> Tensor:
 
 
 def behaviour(
-    agent: ActorCritic, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator | None = None
+    agent: Agent, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator | None = None
 ) -> Callable[[Tensor], Tensor]:
     """The policy of rows [run, parameter], as a function of observations [run, env, obs].
 
@@ -166,14 +191,12 @@ def behaviour(
 
     def act(obs: Tensor) -> Tensor:
         outputs = outputs_of(obs)
-        if agent.discrete:
-            if generator is None:
-                return outputs.argmax(-1)
-            chances = outputs.softmax(-1).flatten(0, -2)
-            return torch.multinomial(chances, 1, generator=generator).view(obs.shape[:-1])
-        if generator is not None:
+        if generator is not None and agent.discrete:
+            # argmax(logits + noise) is a sample of softmax(logits) if the noise is standard Gumbel.
+            outputs = outputs - torch.empty_like(outputs).exponential_(generator=generator).log()
+        elif generator is not None:
             outputs = outputs + torch.randn(outputs.shape, generator=generator) * sigma
-        return squash(outputs, spec.exploration)
+        return agent.actions(outputs)
 
     return act
 
@@ -181,7 +204,7 @@ def behaviour(
 @torch.no_grad()
 def collect(
     env: Environment,
-    agent: ActorCritic,
+    agent: Agent,
     rows: Tensor,
     noise: Tensor,
     exploration: Exploration = "gaussian",
@@ -200,8 +223,8 @@ def collect(
         obs, starts = env.state.clone(), env.elapsed == 0
         actions = outputs_of(obs) + noise_now
         if agent.discrete:
-            actions = actions.argmax(-1, keepdim=True).float()
-            step = env.step(actions[..., 0])
+            actions = torch.stack([x.argmax(-1) for x in agent.each(actions)], dim=-1).float()
+            step = env.step(actions if len(agent.choices) > 1 else actions[..., 0])
         else:
             step = env.step(squash(actions, exploration))
         seen.append((obs, actions, starts))
@@ -233,7 +256,7 @@ def rollout_of(
 
 
 @torch.no_grad()
-def estimate(agent: ActorCritic, rows: Tensor, paths: Trajectories, spec: OnPolicySpec) -> Samples:
+def estimate(agent: Agent, rows: Tensor, paths: Trajectories, spec: OnPolicySpec) -> Samples:
     """Values, log-probabilities, advantages and returns of trajectories under the current policy.
 
     At a truncation, gamma V(next observation) is added to the reward, as in Stable-Baselines3
@@ -287,7 +310,7 @@ class Diagnostics:
 
 
 def update(
-    agent: ActorCritic, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
+    agent: Agent, optimiser: Adam, samples: Samples, order: Tensor, spec: PPOSpec
 ) -> Diagnostics:
     """Run PPO's epochs of minibatch updates on `optimiser.rows`, in place; `order` [epoch, run, n].
 
@@ -314,7 +337,7 @@ def update(
 
 
 def step(
-    agent: ActorCritic,
+    agent: Agent,
     optimiser: Adam,
     samples: Samples,
     spec: PPOSpec,

@@ -7,7 +7,6 @@ Relabelled transitions are treated like any others.  Gradients are written by ha
 loss.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +19,7 @@ from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, Network, for_each, uniform_row
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.sac import SACSpec
+from hindsight.specs.base import EnvironmentSpec
 from hindsight.streams import Purpose, stream
 
 #: Standard normal numbers that an update needs per sample and action dimension: at s and at s'.
@@ -34,8 +34,10 @@ class Agent:
     actor: MLP
 
     @classmethod
-    def of(cls, n_obs: int, n_actions: int, hidden: Sequence[int]) -> "Agent":
+    def of(cls, environment: EnvironmentSpec, algorithm: SACSpec) -> "Agent":
         """ReLU networks; the policy outputs mu and log sigma."""
+        n_obs, n_actions = environment.observation_size, environment.n_outputs
+        hidden = algorithm.hidden
         return cls(
             MLP((n_obs + n_actions, *hidden, 1), "relu"),
             MLP((n_obs, *hidden, 2 * n_actions), "relu"),
@@ -51,6 +53,10 @@ class Agent:
         """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1][:, :-1]
 
+    def actions(self, outputs: Tensor) -> Tensor:
+        """tanh(mu) [..., action] of the policy's outputs [..., 2 action]."""
+        return outputs.chunk(2, dim=-1)[0].tanh()
+
     def initial_row(self, seed: int, alpha: float = 1.0) -> Tensor:
         """Initial parameters of one run, [parameter]; the targets are copies."""
         generator = stream(seed, Purpose.INITIALISATION)
@@ -60,7 +66,7 @@ class Agent:
         return torch.from_numpy(np.concatenate(pieces))
 
 
-class State(Learner):
+class TrainState(Learner):
     """Everything that an update changes: parameters of all runs and the optimisers' moments."""
 
     optimised = ("critics", "actor")
@@ -81,15 +87,16 @@ class State(Learner):
         self.networks = self.q, self.target_q, self.pi
 
 
-def act(state: State, obs: Tensor, spec: SACSpec, numbers: Tensor | None = None) -> Tensor:
+def act(state: TrainState, obs: Tensor, spec: SACSpec, numbers: Tensor | None = None) -> Tensor:
     """Actions [run, env, action] for obs [run, env, obs].
 
     Sampled from the policy with standard normal `numbers` [run, env, action]; None: tanh(mu).
     """
     head = state.pi(obs)
-    if numbers is None:
-        return head.chunk(2, dim=-1)[0].tanh()
-    return squashed.sample(head, numbers).actions
+    actions: Tensor = (
+        state.agent.actions(head) if numbers is None else squashed.sample(head, numbers).actions
+    )
+    return actions
 
 
 @dataclass
@@ -107,7 +114,7 @@ class Diagnostics:
 
 
 @torch.no_grad()
-def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnostics:
+def update(state: TrainState, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnostics:
     """Update critics, policy and temperature by one gradient step each, then the targets, in place.
 
     Args:

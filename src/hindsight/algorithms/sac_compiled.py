@@ -1,33 +1,54 @@
-"""A compiled, faster version of SAC's `update`, which trains one run at a time.
+"""SAC's compiled engine: acting and updates of one run at a time.
 
-Read `algorithms.sac` beside the paper; it also runs on GPUs.  `update` here has the same arguments
-and results; a test compares them.
+Read `algorithms.sac` beside the paper; it also runs on GPUs.  Tests compare the two.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from hindsight.algorithms.sac import Diagnostics, State
-from hindsight.io.compiled import compiled, entry_point, for_each_run
-from hindsight.nn.compiled import Numbers, Optimised, Sizes, adam, backward, copy, forward
+from hindsight.algorithms.critics_compiled import (
+    Engine,
+    fit,
+    follow,
+    q_values,
+    targets,
+)
+from hindsight.algorithms.sac import Diagnostics, TrainState
+from hindsight.nn.compiled import (
+    Numbers,
+    Optimised,
+    Sizes,
+    adam,
+    backward,
+    copy,
+    descend,
+    forward,
+    limit_of,
+    optimised_of,
+)
+from hindsight.nn.numba_cache import compiled, first_class
 from hindsight.nn.squashed import EPSILON, LOG_STD_MAX, LOG_STD_MIN
-from hindsight.replay.transitions import Batch
+from hindsight.replay.transitions import Transitions
 from hindsight.specs.algorithms.sac import SACSpec
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
-#: The parts of a `Batch` of one run, [sample, ...]; the weights may be empty.
-Transitions = tuple[Numbers, Numbers, Numbers, Numbers, NDArray[np.bool_], Numbers]
-#: Indices of the hyperparameters in `numbers`; the largest norm is infinite without clipping.
-(
-    GAMMA, TAU, TARGET_ENTROPY, LEARNS_ALPHA, MAX_GRAD_NORM, EPS, WEIGHT_DECAY, CRITIC_RATE,
-    ACTOR_RATE,
-) = range(9)  # fmt: skip
-#: Indices of `result`, in the order of `sac.Diagnostics`.
-CRITIC_LOSS, ACTOR_LOSS, CRITIC_NORM, ACTOR_NORM, Q_MEAN, ALPHA, ENTROPY = range(7)
+
+
+class Learner(NamedTuple):
+    """One run's state and hyperparameters."""
+
+    critics: Optimised  # [2 critic]
+    actor: Optimised  # [actor + 1]: the policy, then log alpha
+    target: Numbers  # [2 critic]
+    critic_sizes: Sizes
+    actor_sizes: Sizes
+    gamma: float
+    tau: float
+    target_entropy: float
+    learns_temperature: bool
+    max_grad_norm: float
 
 
 @compiled
@@ -74,160 +95,104 @@ def _sample_gradient(
             d_head[i, n + j] = d_u * deviation - d_log_prob if inside else 0.0
 
 
-@compiled
-def _q(critic: Numbers, sizes: Sizes, obs: Numbers, actions: Numbers, layers: Numbers) -> Numbers:
-    """Q(s, a) of one critic, [sample, 1]; `layers` keeps what `backward` needs."""
-    n, n_obs, n_in = len(obs), obs.shape[1], sizes[0]
-    inputs = layers[: n * n_in].reshape(n, n_in)
-    for i in range(n):
-        copy(obs[i], inputs[i])
-        copy(actions[i], inputs[i, n_obs:])
-    return forward(critic, sizes, n, layers, n, True)
+@first_class()
+def act(learner: Learner, obs: Numbers, noise: Numbers, action: Numbers) -> None:
+    """Write a sampled action; see `sac.act`."""
+    sizes = learner.actor_sizes
+    layers = np.empty(sizes.sum(), np.float32)
+    copy(obs, layers)
+    head = forward(learner.actor.row[:-1], sizes, 1, layers, 1, True)
+    _sample(head, noise.reshape(1, -1), action.reshape(1, -1), np.empty(1, np.float32))
 
 
-@compiled
-def _descend(
-    optimised: Optimised, grad: Numbers, steps: float, rate: float, decay: float,
-    numbers: NDArray[np.float64],
-) -> float:  # fmt: skip
-    """Clip the gradient by its norm and take Adam's step number `steps`; returns the norm."""
-    size = math.sqrt(np.dot(grad, grad))
-    scale = min(numbers[MAX_GRAD_NORM] / (size + 1e-6), 1.0)
-    adam(optimised, grad, scale, steps, rate, numbers[EPS], decay)
-    return size
-
-
-@entry_point
-def _update(
-    critics: Optimised,
-    actor: Optimised,
-    target: Numbers,
-    steps: float,
-    sizes: tuple[Sizes, Sizes],
-    batch: Transitions,
-    noise: Numbers,
-    numbers: NDArray[np.float64],
-    result: NDArray[np.float64],
-    td_error: Numbers,
+@first_class()
+def learn(
+    learner: Learner, batch: Transitions, noise: Numbers, results: Any, td_error: Numbers
 ) -> None:
-    """Update one run by one gradient step, Adam's step number `steps`, as `sac.update` does.
+    """Update critics, policy and temperature by one gradient step each, then the targets.
 
     Args:
-        critics [2 critic], actor [actor + 1]; target: [2 critic], updated in place.
-        sizes: layer sizes of critic and policy network.
-        noise: [2 sample, action].
-        numbers, result: indexed by the constants above.  td_error: [sample], output.
+        noise: [2 sample, action], standard normal: for the actions at s, then those at s'.
+        results: [1], zeros; output.  td_error: [sample], output.
     """
-    obs, actions, rewards, next_obs, terminated, weight = batch
-    (n, n_obs), (critic_sizes, actor_sizes) = obs.shape, sizes
-    n_actions, last, decay = noise.shape[1], len(actor[0]) - 1, numbers[WEIGHT_DECAY]
-    policy = actor[0][:last], actor[1][:last], actor[2][:last]
-    temperature = actor[0][last:], actor[1][last:], actor[2][last:]
-    alpha, gamma = math.exp(temperature[0][0]), numbers[GAMMA]
-    seen = np.empty(2 * n * actor_sizes.sum(), np.float32)
-    valued = np.empty((2, n * critic_sizes.sum()), np.float32)
+    critics, actor, result = learner.critics, learner.actor, results[0]
+    critic_sizes, actor_sizes = learner.critic_sizes, learner.actor_sizes
+    (n, n_obs), n_actions, last = batch.obs.shape, noise.shape[1], len(actor.row) - 1
+    decay, steps, rate = actor.weight_decay, actor.steps, actor.learning_rate
+    policy = Optimised(
+        actor.row[:last], actor.m[:last], actor.v[:last], steps, rate, actor.eps, decay
+    )
+    # The temperature is neither clipped nor decays.
+    temperature = Optimised(
+        actor.row[last:], actor.m[last:], actor.v[last:], steps, rate, actor.eps, 0.0
+    )
+    alpha = math.exp(temperature.row[0])
+    policy_layers = np.empty(2 * n * actor_sizes.sum(), np.float32)
+    layers = np.empty((2, n * critic_sizes.sum()), np.float32)
     delta = np.empty((2, n * max(critic_sizes.max(), actor_sizes.max())), np.float32)
 
     # Sample a at s, and a' at s'.
-    copy(obs.reshape(-1), seen)
-    copy(next_obs.reshape(-1), seen[n * n_obs :])
-    head = forward(policy[0], actor_sizes, 2 * n, seen, 2 * n, True)
+    copy(batch.obs.reshape(-1), policy_layers)
+    copy(batch.next_obs.reshape(-1), policy_layers[n * n_obs :])
+    head = forward(policy.row, actor_sizes, 2 * n, policy_layers, 2 * n, True)
     drawn, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
     _sample(head, noise, drawn, log_prob)
 
     # y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
-    both, both_targets = critics[0].reshape(2, -1), target.reshape(2, -1)
-    y = np.empty(n, np.float32)
-    for i in range(2):
-        q = _q(both_targets[i], critic_sizes, next_obs, drawn[n:], valued[0])
-        for k in range(n):
-            y[k] = q[k, 0] if i == 0 else min(y[k], q[k, 0])
+    y, bonus = np.empty(n, np.float32), np.empty(n, np.float32)
     for k in range(n):
-        value = 0.0 if terminated[k] else y[k] - alpha * log_prob[n + k]
-        y[k] = rewards[k] + gamma * value
-
+        bonus[k] = -alpha * log_prob[n + k]
+    both_targets = learner.target.reshape(2, -1)
+    targets(both_targets, critic_sizes, batch, drawn[n:], bonus, learner.gamma, layers[0], y)
     # J_Q (eq. 5), the mean of 1/2 (Q_i(s, a) - y)^2, summed over critics
-    grad = np.empty(len(critics[0]), np.float32)
-    td_error[:] = 0
-    for i in range(2):
-        q = _q(both[i], critic_sizes, obs, actions, valued[0])
-        for k in range(n):
-            error = q[k, 0] - y[k]
-            weighted = error * weight[k] if len(weight) else error
-            delta[0, k] = weighted / n
-            result[CRITIC_LOSS] += 0.5 * weighted * error / n
-            result[Q_MEAN] += q[k, 0] / (2 * n)
-            td_error[k] += 0.5 * abs(error)
-        d_critic = grad.reshape(2, -1)[i]
-        backward(both[i], critic_sizes, n, valued[0], n, True, delta, d_critic)
-    result[CRITIC_NORM] = _descend(critics, grad, steps, numbers[CRITIC_RATE], decay, numbers)
+    fit(
+        critics, 2, critic_sizes, batch, y, 0.5, learner.max_grad_norm, layers[0], delta, result,
+        td_error,
+    )  # fmt: skip
 
     # J_pi (eq. 9), the mean of alpha log pi(a | s) - min_i Q_i(s, a), with a = f(noise; s) and the
     # updated critics
-    q_pi = np.empty((2, n), np.float32)
+    both, q_pi = critics.row.reshape(2, -1), np.empty((2, n), np.float32)
     for i in range(2):
-        copy(_q(both[i], critic_sizes, obs, drawn[:n], valued[i])[:, 0], q_pi[i])
+        copy(q_values(both[i], critic_sizes, batch.obs, drawn[:n], layers[i])[:, 0], q_pi[i])
     for k in range(n):
-        result[ACTOR_LOSS] -= min(q_pi[0, k], q_pi[1, k]) / n
+        result.actor_loss -= min(q_pi[0, k], q_pi[1, k]) / n
     d_actions, nothing = np.zeros((n, n_actions), np.float32), np.empty(0, np.float32)
     for i in range(2):
         for k in range(n):
             # If both critics are equal, both get the gradient, as in `sac.update`.
             is_least = not q_pi[i, k] > q_pi[1 - i, k]
             delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
-        d_inputs = backward(both[i], critic_sizes, n, valued[i], n, True, delta, nothing)
+        d_inputs = backward(both[i], critic_sizes, n, layers[i], n, True, delta, nothing)
         for k in range(n):
             for j in range(n_actions):
                 d_actions[k, j] += d_inputs[k, n_obs + j]
     d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
     _sample_gradient(head, noise, drawn[:n], d_actions, alpha / n, d_head)
     grad = np.empty(last, np.float32)
-    backward(policy[0], actor_sizes, n, seen, 2 * n, True, delta, grad)
-    result[ACTOR_NORM] = _descend(policy, grad, steps, numbers[ACTOR_RATE], decay, numbers)
+    backward(policy.row, actor_sizes, n, policy_layers, 2 * n, True, delta, grad)
+    result.actor_gradient_norm = descend(policy, grad, learner.max_grad_norm)
     entropy = -log_prob[:n].mean()
-    result[ACTOR_LOSS] -= alpha * entropy
-    result[ALPHA], result[ENTROPY] = alpha, entropy
+    result.actor_loss -= alpha * entropy
+    result.alpha, result.policy_entropy = alpha, entropy
 
-    # J(alpha) (eq. 18), with respect to log alpha, which is neither clipped nor decays
+    # J(alpha) (eq. 18), with respect to log alpha
     d_log_alpha = np.empty(1, np.float32)
-    d_log_alpha[0] = (entropy - numbers[TARGET_ENTROPY]) * numbers[LEARNS_ALPHA]
-    adam(temperature, d_log_alpha, 1.0, steps, numbers[ACTOR_RATE], numbers[EPS], 0.0)
-    tau = np.float32(numbers[TAU])
-    for j in range(len(target)):
-        target[j] += tau * (critics[0][j] - target[j])
+    learns = 1.0 if learner.learns_temperature else 0.0
+    d_log_alpha[0] = (entropy - learner.target_entropy) * learns
+    adam(temperature, d_log_alpha, 1.0)
+    follow(learner.target, critics.row, learner.tau)
 
 
-@torch.no_grad()
-def update(state: State, batch: Batch, noise: Tensor, spec: SACSpec) -> Diagnostics:
-    """Update critics, policy, temperature and targets; see `sac.update`."""
-    runs, n = batch.rewards.shape
-    agent, critics, actor = state.agent, state.critics, state.actor
-    columns_of = (batch.obs, batch.actions, batch.rewards, batch.next_obs, batch.terminated)
-    weight = torch.empty(runs, 0) if batch.weight is None else batch.weight
-    data = [x.contiguous().numpy() for x in (*columns_of, weight)]
-    optimised = [[x.numpy() for x in (part.rows, part.m, part.v)] for part in (critics, actor)]
-    target, drawn = state.target.numpy(), noise.contiguous().numpy()
-    critics.steps += 1
-    actor.steps += 1
-    sizes = np.array(agent.critic.sizes), np.array(agent.actor.sizes)
-    entropy = -noise.shape[-1] if spec.target_entropy is None else spec.target_entropy
-    norm_limit = math.inf if spec.max_grad_norm is None else spec.max_grad_norm
-    rates = [part.learning_rate.tolist() for part in (critics, actor)]
-    steps = critics.steps.tolist()
-    results, td_error = np.zeros((runs, ENTROPY + 1)), np.empty((runs, n), np.float32)
+def learner_of(state: TrainState, run: int, spec: SACSpec) -> Learner:
+    agent, target = state.agent, state.target[run].numpy()
+    n_actions = agent.actor.sizes[-1] // 2
+    entropy = -n_actions if spec.target_entropy is None else spec.target_entropy
+    return Learner(
+        optimised_of(state.critics, run), optimised_of(state.actor, run), target,
+        np.array(agent.critic.sizes), np.array(agent.actor.sizes), spec.gamma, spec.tau,
+        float(entropy), spec.learns_temperature, limit_of(spec.max_grad_norm),
+    )  # fmt: skip
 
-    def learn(run: int) -> None:
-        numbers = np.array(
-            [
-                spec.gamma, spec.tau, entropy, spec.learns_temperature, norm_limit, critics.eps,
-                spec.weight_decay, rates[0][run], rates[1][run],
-            ]
-        )  # fmt: skip
-        _update(
-            *(tuple(x[run] for x in part) for part in optimised), target[run], steps[run], sizes,
-            tuple(x[run] for x in data), drawn[run], numbers, results[run], td_error[run],
-        )  # fmt: skip
 
-    for_each_run(runs, learn)
-    columns = [*torch.from_numpy(results.T.copy()).float(), torch.from_numpy(td_error)]
-    return Diagnostics(*columns)
+ENGINE = Engine(act, learn, learner_of, Diagnostics)

@@ -6,7 +6,6 @@ Stable-Baselines3; a test compares both implementations.  Relabelled transitions
 any others.  Gradients are written by hand, each next to its loss.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -19,6 +18,7 @@ from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.mlp import MLP, Network, for_each, tanh_, uniform_row
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms.td3 import TD3Spec
+from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.off_policy import DeterministicSpec
 from hindsight.streams import Purpose, stream
 
@@ -35,8 +35,10 @@ class Agent:
     actor: MLP
 
     @classmethod
-    def of(cls, n_obs: int, n_actions: int, hidden: Sequence[int]) -> Self:
+    def of(cls, environment: EnvironmentSpec, algorithm: DeterministicSpec) -> Self:
         """ReLU networks; a tanh squashes the policy's output."""
+        n_obs, n_actions = environment.observation_size, environment.n_outputs
+        hidden = algorithm.hidden
         return cls(
             MLP((n_obs + n_actions, *hidden, 1), "relu"),
             MLP((n_obs, *hidden, n_actions), "relu"),
@@ -52,6 +54,10 @@ class Agent:
         """The network that acts, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1]
 
+    def actions(self, outputs: Tensor) -> Tensor:
+        """pi(s) [..., action] of the policy network's outputs [..., action]."""
+        return outputs.tanh()
+
     def initial_row(self, seed: int) -> Tensor:
         """Initial parameters of one run, float32 [sum of sizes]; the targets are copies."""
         generator = stream(seed, Purpose.INITIALISATION)
@@ -60,7 +66,7 @@ class Agent:
         return torch.from_numpy(np.concatenate([*learned, *learned]))
 
 
-class State(Learner):
+class TrainState(Learner):
     """Everything that an update changes: the parameters of all runs and the optimisers' moments."""
 
     optimised = ("critics", "actor")
@@ -82,14 +88,14 @@ class State(Learner):
 
 
 def act(
-    state: State, obs: Tensor, spec: DeterministicSpec, numbers: Tensor | None = None
+    state: TrainState, obs: Tensor, spec: DeterministicSpec, numbers: Tensor | None = None
 ) -> Tensor:
     """Actions [run, env, action] for obs [run, env, obs]: pi(s), in training plus Gaussian noise.
 
     Args:
         numbers: [run, env, action], standard normal; None: no noise.
     """
-    actions = tanh_(state.pi(obs))
+    actions: Tensor = state.agent.actions(state.pi(obs))
     if numbers is None:
         return actions
     return actions.add_(numbers * spec.exploration_noise).clamp_(-1, 1)
@@ -108,7 +114,7 @@ class Diagnostics:
 
 
 @torch.no_grad()
-def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnostics:
+def update(state: TrainState, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnostics:
     """Update the critics, and every `policy_delay` updates the policy and all targets, in place.
 
     Args:
@@ -121,7 +127,11 @@ def update(state: State, batch: Batch, noise: Tensor, spec: TD3Spec) -> Diagnost
 
 
 def learn(
-    state: State, batch: Batch, next_actions: Tensor, spec: DeterministicSpec, policy_delay: int = 1
+    state: TrainState,
+    batch: Batch,
+    next_actions: Tensor,
+    spec: DeterministicSpec,
+    policy_delay: int = 1,
 ) -> Diagnostics:
     """Update the critics, and every `policy_delay` updates the policy and all targets, in place.
 

@@ -12,7 +12,7 @@ from hindsight.analysis import metrics
 from hindsight.analysis.reduce import Array, Columns, Reduced
 
 
-class Common:
+class CommonBudget:
     """What several cells have in common: the smallest budget in steps; the coarsest grid `[step]`
     up to it, which may be empty; and that grid's spacing.
     """
@@ -26,7 +26,7 @@ class Common:
 
     def runs(self, cell: Reduced) -> Columns:
         """Return the runs' statistics at the end of the common grid, by seed."""
-        returns = at(self.grid, cell, cell.carried_returns)
+        returns = values_at(self.grid, cell, cell.carried_returns)
         last, seen = self.grid[-1], cell.evaluations
         by_then = (seen["env_steps"] <= self.budget) & ~np.isnan(seen["success_rate"])
         rates = seen["success_rate"][by_then]
@@ -39,7 +39,7 @@ class Common:
             "final_return": returns[:, -1],
             "solved": solved,
             "solve_step": np.where(solved, solve_step, np.nan),
-            "success_auc": np.nanmean(at(self.grid, cell, cell.carried_success), axis=1),
+            "success_auc": np.nanmean(values_at(self.grid, cell, cell.carried_success), axis=1),
             "final_evaluation_success": np.array(
                 [final.get(seed, np.nan) for seed in cell.seeds], dtype=rates.dtype
             ),
@@ -47,7 +47,7 @@ class Common:
         }
 
 
-def at(steps: Array, cell: Reduced, carried: Array) -> Array:
+def values_at(steps: Array, cell: Reduced, carried: Array) -> Array:
     """Return each run's last value by these steps, `[seed, step]`.
 
     carried: the cell's values `[seed, step]`, carried forward.

@@ -28,6 +28,21 @@ TRACED = (
     "policy_entropy", "log_std", "hindsight_log_ratio_max", "critic_loss", "q_mean",
     "episode_return", "episode_success",
 )  # fmt: skip
+#: Columns of some tables, besides those of keys, which figures and claims read.
+COLUMNS = {
+    "seed_curves": (
+        "seed", "env_steps", "minutes", "updates", "return_mean", "success_rate", *TRACED,
+        "copies_push",
+    ),
+    "evaluations": EVALUATION_COLUMNS,
+    "runs": (
+        "seed", "max_return", "final_return", "final_evaluation_return",
+        "final_evaluation_success", "solved", "solve_step", "end_step", "ended", "switch_step",
+        "minutes", "updates", "success_auc", "max_success", "goal_moved_first", "learn_step",
+        "learn_minutes",
+    ),
+    "m_c": ("m_c", "m_c_low", "m_c_high", "n_seeds"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ statistic starts a new generator with seed 0, so that a row does not depend on w
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from hindsight.analysis import metrics, statistics
 from hindsight.analysis.arms import arm_columns
 from hindsight.analysis.best_level import best_levels, m_c_rows, score
 from hindsight.analysis.cells import Cell, ResultError, load_cell
-from hindsight.analysis.common import Common, at
+from hindsight.analysis.common import CommonBudget, values_at
 from hindsight.analysis.reduce import Array, Columns, Key, Reduced, grouped, reduce_cell
 from hindsight.analysis.sensitivity import sensitivities
-from hindsight.io.checksums import RECORD, SUMS, file_sha256, record_sum
-from hindsight.io.files import DamagedError, as_json, write_if_changed, write_whole
+from hindsight.io.files import DamagedError, write_if_changed, write_whole
+from hindsight.io.records import RECORD, Making
 from hindsight.io.startup import side_by_side
 
 #: Enough for every rollout of 1 000 000 steps, so that thinning does not change a run's statistics.
@@ -41,48 +41,49 @@ LEVEL = 0.8
 #: Cells with equal values of these are compared.
 COMPARED = ("fidelity", "level", "condition")
 #: Where a cell was trained; only the papers' conditions have spawn and prey.
-PLACE = ("task", "condition", "spawn", "prey")
+CONDITION_KEYS = ("task", "condition", "spawn", "prey")
 
 
-def summarise_all(plans: Sequence[Path], out: Path, processes: int = 1) -> list[dict[str, Any]]:
+def summarise_all(
+    plans: Sequence[Path], out: Path, processes: int = 1, planned: str | None = None
+) -> list[dict[str, Any]]:
     """Summarise each plan to a folder of its name in `out`; return the entries without a file."""
     import scipy.stats  # noqa: F401  (before the processes fork, so that they share it)
 
-    found = side_by_side(summarise, [(plan, out / plan.stem) for plan in plans], processes)
-    return [entry for missing in found for entry in missing]
+    todo = [(plan, out / plan.stem, planned) for plan in plans]
+    return [entry for missing in side_by_side(summarise, todo, processes) for entry in missing]
 
 
-def summarise(plan_path: Path, out: Path) -> list[dict[str, Any]]:
+def summarise(plan_path: Path, out: Path, planned: str | None = None) -> list[dict[str, Any]]:
     """Write a plan's tables, and the plan, to a folder; return the entries without a cell file.
 
-    The plan's paths of cells are relative to the working directory.
+    The plan's paths of cells are relative to the working directory. `planned`: see `Making`.
 
     Raises:
         DamagedError: cells that cannot be used.
+        FileError: the code is not the planned one, or code or cells changed meanwhile.
         ResultError: the file is not a plan.
     """
     plan = read_plan(plan_path)
+    there = [str(path) for path in cells_of([plan_path]) if path.exists()]
+    making = Making("tables", [str(plan_path), *there], planned)
     write_if_changed(out / "plan.json", plan_path.read_text(encoding="utf-8"))
-    cells = _load(dict.fromkeys(e["cell"] for e in plan["entries"] if Path(e["cell"]).exists()))
-    there = [entry for entry in plan["entries"] if entry["cell"] in cells]
+    cells = _load(there)
+    entries = [entry for entry in plan["entries"] if entry["cell"] in cells]
     missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
     reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
-    present = [(_key(e, plan["vary"]), reduce(e["cell"], e["seeds"])) for e in there]
+    present = [(_key(e, plan["vary"]), reduce(e["cell"], e["seeds"])) for e in entries]
     tables = make_tables(present, plan["vary"], arm_keys(plan))
     for name, table in tables.items():
         _write_table(table, out / name)
-    sums = {name: file_sha256(out / name) for name in tables}
     diverged = [
         {name: entry[name] for name in ("fidelity", "arm", "level", "condition")}
         | {"seed": seed, "step": step}
-        for entry in there
+        for entry in entries
         for seed, step in cells[entry["cell"]].diverged.items()
     ]
-    found = {
-        "entries": len(plan["entries"]), "missing": missing, "diverged": diverged, SUMS: sums,
-    }  # fmt: skip
-    sums[RECORD] = record_sum(found)
-    write_if_changed(out / RECORD, as_json(found))
+    files = [out / name for name in ("plan.json", *tables)]
+    making.record(out / RECORD, files, missing=missing, diverged=diverged)
     return missing
 
 
@@ -112,7 +113,7 @@ def make_tables(
 
     `vary` are the keys that the experiment varies, `arm` the columns that identify an arm.
     """
-    keys = ["fidelity", *arm, "level", *vary, *PLACE]
+    keys = ["fidelity", *arm, "level", *vary, *CONDITION_KEYS]
 
     def table(rows: Sequence[Key], without: Sequence[str] = ()) -> pd.DataFrame:
         first = rows[0] if rows else {}
@@ -124,7 +125,8 @@ def make_tables(
         for place, own in grouped(cells, "fidelity", "condition").items()
     }
     compared = {
-        place: Common([cell for _, cell in own]) for place, own in grouped(cells, *COMPARED).items()
+        place: CommonBudget([cell for _, cell in own])
+        for place, own in grouped(cells, *COMPARED).items()
     }
     summaries = [
         key
@@ -145,7 +147,7 @@ def make_tables(
         "runs.parquet": runs,
         "summary.csv": table(summaries),
         "tests.csv": pair_tests(cells, PAIRED_METRICS if like_papers else TASK_METRICS),
-        "aggregate.csv": table(aggregate(paper_runs, keys), PLACE),
+        "aggregate.csv": table(aggregate(paper_runs, keys), CONDITION_KEYS),
         # Without a swept key there are no rows.
         "sensitivity.csv": table(sensitivities(like_papers if vary else []), ["level", *vary]),
         "m_c.csv": table(m_c_rows(scores)),
@@ -188,13 +190,15 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
     return row | {"timed_on": cell.timed_on, "budget": cell.budget}
 
 
-def _coarse_row(cell: Reduced, common: Common) -> Key:
+def _coarse_row(cell: Reduced, common: CommonBudget) -> Key:
     """Return maxima and time to LEVEL on the coarsest grid of a condition's arms: up to the arm's
     own end, and (`common`) within the steps that all of them had; NaN without a value.
     """
     steps = common.spacing * np.arange(1, cell.budget // common.spacing + 1)
     returns = cell.carried_returns if cell.unit_returns else np.full_like(cell.returns, np.nan)
-    whole, shared = (metrics.median_curve(at(x, cell, returns)) for x in (steps, common.grid))
+    whole, shared = (
+        metrics.median_curve(values_at(x, cell, returns)) for x in (steps, common.grid)
+    )
     return {
         "coarse_max_median_return": _maximum(whole),
         f"steps_to_{LEVEL}": float(metrics.first_at(whole, steps, LEVEL)),
@@ -236,15 +240,15 @@ def _seed_curves(cell: Reduced) -> Columns:
 def pair_tests(cells: Sequence[tuple[Key, Reduced]], compared: Sequence[str]) -> pd.DataFrame:
     """Compare every pair of arms in every condition, paired by seed, within the steps both had.
 
-    `compared` are columns of `Common.runs`. P-values are corrected by Holm over a pair's
+    `compared` are columns of `CommonBudget.runs`. P-values are corrected by Holm over a pair's
     conditions.
     """
     rows = []
     for (fidelity, level, _), own in grouped(cells, *COMPARED).items():
         arms = {key["arm"]: cell for key, cell in own}
-        where = {name: own[0][0][name] for name in PLACE}
+        where = {name: own[0][0][name] for name in CONDITION_KEYS}
         for baseline, arm in itertools.combinations(arms, 2):
-            common = Common([arms[baseline], arms[arm]])
+            common = CommonBudget([arms[baseline], arms[arm]])
             if not common.grid.size:
                 continue
             pair: Key = {"fidelity": fidelity, "level": level} | where
@@ -325,6 +329,14 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     return plan
 
 
+def plans_in(tables: Path, experiments: Collection[str] | None = None) -> list[dict[str, Any]]:
+    """Read the plans of these experiments (None: of all) in a source's folder of tables."""
+    paths = sorted(tables.glob("*/plan.json"))
+    return [
+        read_plan(path) for path in paths if experiments is None or path.parent.name in experiments
+    ]
+
+
 def cells_of(plans: Iterable[Path]) -> list[Path]:
     """Return the files of these plans' cells, each once; raise ResultError if a file is no plan."""
     return sorted({Path(entry["cell"]) for plan in plans for entry in read_plan(plan)["entries"]})
@@ -362,7 +374,7 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 def _key(entry: dict[str, Any], vary: list[str]) -> Key:
     level = {name: entry["level"][name] for name in vary}
     text = {"fidelity": entry["fidelity"]} | arm_columns(entry) | {"level": level_text(level)}
-    return text | level | {name: entry[name] for name in PLACE}
+    return text | level | {name: entry[name] for name in CONDITION_KEYS}
 
 
 def _stack(parts: Sequence[tuple[Key, Columns]], keys: list[str]) -> pd.DataFrame:

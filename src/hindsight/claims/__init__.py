@@ -5,19 +5,18 @@ interval, and `rules` turns that into a verdict.
 """
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from hindsight.analysis.summarise import read_plan
-from hindsight.claims.data import CLAIMS, Claim
+from hindsight.analysis.summarise import plans_in
+from hindsight.claims.data import CLAIMS, Claim, Outcome
 from hindsight.claims.evidence import NAN, Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
 from hindsight.claims.rules import RULES
 from hindsight.io.files import as_json, write_if_changed
-
-Outcome = Literal["yes", "no", "not tested"]
 
 
 @dataclass(frozen=True)
@@ -36,37 +35,39 @@ class Verdict:
     beside: dict[str, Measured | None] = field(default_factory=dict)
 
 
-def evaluate(directory: Path) -> list[Verdict]:
+def evaluate(directory: Path, experiments: Collection[str] | None = None) -> list[Verdict]:
     """Return a verdict for every claim under every fidelity found in results/tables/<source>.
 
-    Both fidelities are judged if none is found.
+    Both fidelities are judged if none is found. Other tables there than those of `experiments`
+    (None: all) do not count.
     """
-    plans = [read_plan(path) for path in sorted(directory.glob("*/plan.json"))]
+    plans = plans_in(directory, experiments)
     found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
-    evidence = [Evidence(directory, fidelity) for fidelity in fidelities]
+    evidence = [Evidence(directory, fidelity, experiments) for fidelity in fidelities]
     return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
 
 
 def judged(claim: Claim, evidence: Evidence) -> Verdict:
-    measure = MEASURES[claim.measure]
+    ((name, arguments),), ((rule, limits),) = claim.measure.items(), claim.rule.items()
+    measure = MEASURES[name]
     try:
-        measured = measure(evidence, **claim.arguments)
-        holds = RULES[claim.rule].holds(measured, **claim.limits)
+        measured = measure(evidence, **arguments)
+        holds = RULES[rule].holds(measured, **limits)
     except Untested as reason:
         return Verdict(claim.id, evidence.fidelity, "not tested", Measured(NAN), str(reason))
     beside: dict[str, Measured | None] = {}
     for words, more in claim.beside.items():
         beside[words] = None
         with suppress(Untested):
-            beside[words] = measure(evidence, **claim.arguments | more)
+            beside[words] = measure(evidence, **arguments | more)
     outcome: Outcome = "yes" if holds else "no"
     return Verdict(claim.id, evidence.fidelity, outcome, measured, beside=beside)
 
 
-def write_claims(out: Path) -> list[Verdict]:
+def write_claims(out: Path, experiments: Collection[str] | None = None) -> list[Verdict]:
     """Evaluate all claims from the tables beside `out`, and write it, one object per verdict."""
-    verdicts = evaluate(out.parent)
+    verdicts = evaluate(out.parent, experiments)
     rows = [{"sentence": CLAIMS[verdict.claim].sentence} | row_of(verdict) for verdict in verdicts]
     write_if_changed(out, as_json(rows))
     return verdicts

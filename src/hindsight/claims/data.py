@@ -1,68 +1,69 @@
 """Read the papers' claims, one file per paper."""
 
 import datetime
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import yaml
+from pydantic import Field, Strict
 
-from hindsight.specs.reading import YAML
+from hindsight.specs.base import Fidelity, Spec
+from hindsight.specs.config import FolderName
+from hindsight.specs.errors import validated
+from hindsight.specs.reading import read_keys
+
+Outcome = Literal["yes", "no", "not tested"]
+#: How a value is shown: `UNITS` in report/words.py.
+Unit = Literal["count", "times", "share", "points", "return", "plain"]
+Date = Annotated[datetime.date, Strict()]
+#: The name of a function, and its keyword arguments.
+Call = Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)]
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Spec):
     """A change to a rule after results were seen; `before`: the old verdicts by fidelity."""
 
-    date: datetime.date
+    date: Date
     what: str
-    before: dict[str, str] = field(default_factory=dict)
+    before: dict[Fidelity, Literal[Outcome, "reproduced", "partly", "not reproduced"]] = Field({})
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Spec):
     """A claim of a paper and the rule by which it is judged; ppo_her.yaml explains the keys."""
 
-    id: str
-    paper: str
     sentence: str
     source: str
     published: str
     metric: str
-    measure: str
-    arguments: dict[str, Any]
-    rule: str
-    limits: dict[str, Any]
-    unit: str
+    measure: Call
+    rule: Call
+    unit: Unit
     says: str
     figure: str
-    dated: datetime.date
-    by_condition: str = ""
-    changes: list[Change] = field(default_factory=list)
-    beside: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dated: Date
+    by_condition: Unit | None = None
+    changes: tuple[Change, ...] = ()
+    beside: dict[str, dict[str, Any]] = Field({})
+    #: Set by this module.
+    id: Annotated[str, Field(max_length=0)] = ""
+    paper: Annotated[str, Field(max_length=0)] = ""
 
 
-def _claim(name: str, paper: str, entry: dict[str, Any]) -> Claim:
-    values = dict(entry)
-    ((measure, arguments),) = values.pop("measure").items()
-    ((rule, limits),) = values.pop("rule").items()
-    changes = [Change(**change) for change in values.pop("changes", ())]
-    return Claim(
-        name, paper, measure=measure, arguments=arguments or {}, rule=rule, limits=limits or {},
-        changes=changes, **values,
-    )  # fmt: skip
+class Paper(Spec):
+    """A paper's claims by id."""
+
+    paper: str
+    title: str
+    claims: dict[FolderName, Claim]
 
 
-def _read() -> tuple[dict[str, str], dict[str, Claim]]:
-    titles, claims = {}, {}
-    for name in ("ppo_her.yaml", "meher.yaml"):
-        text = Path(__file__).with_name(name).read_text(encoding="utf-8")
-        paper = yaml.load(text, YAML)
-        titles[paper["paper"]] = paper["title"]
-        for key, entry in paper["claims"].items():
-            claims[key] = _claim(key, paper["paper"], entry)
-    return titles, claims
-
-
-#: The papers' titles by short name, and their claims by id.
-PAPERS, CLAIMS = _read()
+#: The papers by file, their titles by short name, and their claims by id.
+DOCUMENTS = {
+    path: validated(Paper, read_keys(path), f"{path}")
+    for path in map(Path(__file__).with_name, ("ppo_her.yaml", "meher.yaml"))
+}
+PAPERS = {paper.paper: paper.title for paper in DOCUMENTS.values()}
+CLAIMS = {
+    name: claim.model_copy(update={"id": name, "paper": paper.paper})
+    for paper in DOCUMENTS.values()
+    for name, claim in paper.claims.items()
+}

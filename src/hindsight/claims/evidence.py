@@ -1,7 +1,6 @@
 """Read the tables that a claim is judged by, and measure means over conditions and seeds."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -13,7 +12,7 @@ import pandas as pd
 from hindsight.analysis import statistics
 from hindsight.analysis.reduce import Array
 from hindsight.analysis.summarise import read_plan, read_table
-from hindsight.io.checksums import RECORD
+from hindsight.io.records import RECORD, read_record
 
 CONDITION = "condition"
 RUN = [CONDITION, "seed"]
@@ -65,14 +64,31 @@ class Measured:
 def paired(
     arm: pd.DataFrame, baseline: pd.DataFrame, metric: str, on: Sequence[str] = RUN
 ) -> pd.Series:
-    """Return `arm` minus `baseline` where both have a row with the same values of `on`."""
-    a, b = (frame.set_index(list(on))[metric].astype(float) for frame in (arm, baseline))
+    """Return `arm` minus `baseline` where both have a row with the same values of `on`.
+
+    Raises:
+        Untested: one of them has several such rows.
+    """
+    a, b = (_each_once(x.set_index(list(on))[metric].astype(float)) for x in (arm, baseline))
     return (a - b.reindex(a.index)).dropna()
 
 
+def _each_once(values: Any) -> Any:
+    """Return values of runs; with several of one run, levels or arms would count as seeds."""
+    for run in values.index[values.index.duplicated()]:
+        named = ", ".join(f"{key} {x}" for key, x in zip(values.index.names, run, strict=True))
+        raise Untested(f"{named} has several values, each of which would count as a seed")
+    return values
+
+
 def by_condition(values: pd.Series | pd.DataFrame) -> list[Array]:
-    """Return an array `[seed, ...]` per condition of values indexed by condition and seed."""
-    return [own.to_numpy() for _, own in values.groupby(level=CONDITION, sort=False)]
+    """Return an array `[seed, ...]` per condition of values indexed by condition and seed.
+
+    Raises:
+        Untested: a run has several values.
+    """
+    groups = _each_once(values).groupby(level=CONDITION, sort=False)
+    return [own.to_numpy() for _, own in groups]
 
 
 def detectable(replicates: Array, n_seeds: int) -> float:
@@ -102,23 +118,30 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The tables in results/tables/<source> under one fidelity; `read` holds those read so far."""
+    """The tables of some experiments in results/tables/<source> (None: of all that are there) under
+    one fidelity; `read` holds those read so far.
+    """
 
     directory: Path
     fidelity: str
+    experiments: Collection[str] | None = None
     read: dict[Path, pd.DataFrame] = field(default_factory=dict)
 
-    def table(self, experiment: str, name: str, *roles: str) -> pd.DataFrame:
+    def table(self, experiment: str, name: str, *roles: str, over: str = "role") -> pd.DataFrame:
         """Return the rows of this fidelity and of arms with these roles (none: any).
 
+        over: the key whose levels the measure tells apart, or `level` for the levels of all keys.
+
         Raises:
-            Untested: a role has no rows, or planned cells are missing.
+            Untested: a role has no rows, planned cells are missing, or several levels, or several
+                subjects or baselines, would count as seeds.
         """
-        record = self.directory / experiment / RECORD
-        found = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        if self.experiments is not None and experiment not in self.experiments:
+            raise Untested(f"the experiment {experiment} has no results")
+        record = read_record(self.directory / experiment / RECORD)
         planned = [
             Path(e["cell"]).with_suffix("")
-            for e in found.get("missing", ())
+            for e in record.get("missing", ())
             if e["fidelity"] == self.fidelity and (not roles or e["role"] in roles)
         ]
         lacking = list(dict.fromkeys(f"{cell.parent.name}/{cell.name}" for cell in planned))
@@ -137,7 +160,12 @@ class Evidence:
         if absent or rows.empty:
             which = f" of {' and '.join(sorted(absent))}" if absent else ""
             raise Untested(f"the experiment {experiment} has no results{which}")
-        return rows[rows["role"].isin(roles)] if roles else rows
+        rows = rows[rows["role"].isin(roles)] if roles else rows
+        compared = rows[rows["role"].isin(("subject", "baseline"))]
+        for what in ("arm", "level"):
+            if what in rows and (compared.groupby(["role", over])[what].nunique() > 1).any():
+                raise Untested(f"several {what}s of {experiment} would count as seeds")
+        return rows
 
     def cells(self, experiment: str, arm: str) -> dict[tuple[Any, ...], str]:
         """Return the files of an arm's cells by level and condition."""

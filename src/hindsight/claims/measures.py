@@ -6,10 +6,11 @@ positive values support the claim. Tests are a run's last evaluation, without ra
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from hindsight.analysis import statistics
 from hindsight.analysis.arms import select
@@ -38,6 +39,10 @@ NOTHING = "no run reaches a training return of 0.8"
 ALIKE = 0.05
 SMOOTHED = 5  # rollouts
 S_RATIO = "s_ratio"
+#: Columns of summary.csv: over an arm's own steps, and over those that all arms had.
+Maximum = Literal["coarse_max_median_return", "common_steps_max_median_return"]
+#: What a run of `tasks_learned` must have.
+Needs = Annotated[dict[Literal["steps", "weight_decays", "seeds"], int], Field(min_length=3)]
 
 
 def _log_time(runs: pd.DataFrame, time: str = "learn_step") -> pd.Series:
@@ -70,7 +75,7 @@ def _tops(rows: pd.DataFrame, spacing: float) -> Array:
     return np.asarray(np.nanmax(resampled_medians(curve, draw_seeds(curve.shape[1])), axis=0))
 
 
-def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
+def highest(evidence: Evidence, *, tie: float, column: Maximum) -> Measured:
     """P1: count the conditions in which PPO-HER's maximum median return, a column of summary.csv,
     is the highest or within a tie of it.
     """
@@ -102,7 +107,9 @@ def highest(evidence: Evidence, *, tie: float, column: str) -> Measured:
     )  # fmt: skip
 
 
-def first(evidence: Evidence, *, rivals: dict[str, str], time: str) -> Measured:
+def first(
+    evidence: Evidence, *, rivals: dict[str, str], time: Literal["learn_step", "learn_minutes"]
+) -> Measured:
     """P2, P3: compare the times at which the median runs of PPO-HER and its rivals learn.
 
     The value is log2 of the fastest rival's steps or minutes over PPO-HER's, averaged over the
@@ -198,7 +205,7 @@ def solves(evidence: Evidence) -> Measured:
 
 def reaches(evidence: Evidence) -> Measured:
     """P5a: measure the share of runs that learn, over all rates, PPO-HER minus PPO."""
-    runs = evidence.table("learning_rate", "runs.parquet", *BOTH)
+    runs = evidence.table("learning_rate", "runs.parquet", *BOTH, over="level")
     if runs["learn_step"].isna().all():
         raise Untested(NOTHING)
     medians = runs.groupby(["role", CONDITION, "level"])["learn_step"].apply(_median)
@@ -217,7 +224,7 @@ def sensitivity(evidence: Evidence) -> Measured:
     PPO-HER, where both learn at some rate. The worst is at least FLOOR.
     """
     table = evidence.table("learning_rate", "sensitivity.csv", *BOTH)
-    curves = evidence.table("learning_rate", "seed_curves.parquet", *BOTH)
+    curves = evidence.table("learning_rate", "seed_curves.parquet", *BOTH, over="level")
     each = table[table[CONDITION] != ALL].set_index([CONDITION, "role"])
     best, worst = (
         each[name].unstack("role").dropna().clip(lower=FLOOR) for name in ("best", "worst")
@@ -248,13 +255,15 @@ def sensitivity(evidence: Evidence) -> Measured:
     )  # fmt: skip
 
 
-def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> Measured:
+def retained(
+    evidence: Evidence, *, experiment: str, key: str, hardest: Literal["smallest", "largest"]
+) -> Measured:
     """P6: measure the success in tests that is retained at harder levels, PPO-HER minus PPO.
 
     Retained is the success at a level, averaged over conditions, over that at the easiest level;
     the value is the mean over the harder levels.
     """
-    runs = evidence.table(experiment, "runs.parquet", *BOTH)
+    runs = evidence.table(experiment, "runs.parquet", *BOTH, over=key)
     wide = runs.pivot(index=RUN, columns=["role", key], values="final_evaluation_success").dropna()
     if wide.empty or runs[key].nunique() < 2:
         raise Untested(f"the experiment {experiment} has fewer than two levels")
@@ -287,15 +296,15 @@ def retained(evidence: Evidence, *, experiment: str, key: str, hardest: str) -> 
 
 
 def tasks_learned(
-    evidence: Evidence, *, only: str, others: list[str], learned: float, needs: dict[str, int]
+    evidence: Evidence, *, only: str, others: list[str], learned: float, needs: Needs
 ) -> Measured:
     """P7: count the tasks that PPO-HER learns at some weight decay; 0 unless `only` is one of them.
 
     A task is learned by the median over seeds of a run's best hundred episodes or last test. Runs
     shorter than needed do not count.
     """
-    runs = evidence.table("fetch", "runs.parquet", *BOTH)
-    budgets = evidence.table("fetch", "summary.csv", *BOTH)
+    runs = evidence.table("fetch", "runs.parquet", *BOTH, over="level")
+    budgets = evidence.table("fetch", "summary.csv", *BOTH, over="level")
     whole = budgets[budgets["budget"] >= needs["steps"]].set_index(["arm", "level", "task"]).index
     runs = runs[pd.MultiIndex.from_frame(runs[["arm", "level", "task"]]).isin(whole)]
     her = select(runs, "subject")
@@ -352,8 +361,8 @@ def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
     """Return log2 of MEHER's steps to learn by condition and seed, with a column per S, where every
     S has results; and the budget by condition.
     """
-    runs = evidence.table("s_ratio", "runs.parquet", "subject")
-    budgets = evidence.table("s_ratio", "summary.csv", "subject")
+    runs = evidence.table("s_ratio", "runs.parquet", "subject", over=S_RATIO)
+    budgets = evidence.table("s_ratio", "summary.csv", "subject", over=S_RATIO)
     if runs["learn_step"].isna().all():
         raise Untested(NOTHING)
     if runs[S_RATIO].nunique() < 3:
@@ -466,7 +475,7 @@ def targeting(evidence: Evidence) -> Measured:
     keys = [*RUN, S_RATIO]
     sides, cells = [], []
     for experiment, failures in (("targeted", "targeted"), ("s_ratio", None)):
-        runs = evidence.table(experiment, "runs.parquet", "subject")
+        runs = evidence.table(experiment, "runs.parquet", "subject", over=S_RATIO)
         runs = select(runs, "subject", failures=failures)
         if runs.empty:
             raise Untested("targeted and untargeted MEHER have no results to compare")
@@ -489,18 +498,20 @@ def targeting(evidence: Evidence) -> Measured:
 def difference(
     evidence: Evidence, *, experiment: str, column: str, once: str | None = None
 ) -> Measured:
-    """M5a: measure a column of runs.parquet, subject minus baseline, paired by seed.
+    """M5a: measure a column of runs.parquet, subject minus baseline, paired by seed, mean over the
+    levels of what the experiment varies.
 
     `once` is a column that must have a value in some run of the subject.
     """
-    runs = evidence.table(experiment, "runs.parquet", *BOTH)
+    runs = evidence.table(experiment, "runs.parquet", *BOTH, over="level")
     own, other = (select(runs, role) for role in BOTH)
     if once is not None and own[once].isna().all():
         raise Untested(f"no run has a {once.replace('_', ' ')}")
-    return of_values(paired(own, other, column))
+    gains = paired(own, other, column, [*RUN, "level"])
+    return of_values(gains.groupby(level=RUN, sort=False).mean())
 
 
-def saved_after(evidence: Evidence, *, column: str) -> Measured:
+def saved_after(evidence: Evidence, *, column: Literal["updates", "minutes"]) -> Measured:
     """M5b, M5c: measure the share of `updates` or `minutes` saved after the switch.
 
     Both arms are compared over the same steps. Minutes count only if both were timed alike: on the
@@ -542,4 +553,11 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
         highest, first, solves, reaches, sensitivity, retained, tasks_learned, after_the_best,
         best_s, leaning, meher_gain, targeting, difference, saved_after,
     )
+}  # fmt: skip
+#: What measures add to the fields of a verdict's sentence.
+WORDS = {
+    "highest": "alone", "first": "compared never runs censored", "reaches": "her ppo pairs",
+    "sensitivity": "her ppo her_worst ppo_worst ppo_best", "retained": "her ppo",
+    "tasks_learned": "tasks ppo", "after_the_best": "of rise rising", "meher_gain": "s",
+    "best_s": "flat more m_c", "saved_after": "whole switch",
 }  # fmt: skip

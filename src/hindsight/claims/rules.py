@@ -25,7 +25,7 @@ class Rule:
 def race(m: Measured, *, more_than: int) -> bool:
     """Return whether the subject is first in most conditions, and ahead where both arrive."""
     share = more_than / CONDITIONS
-    sooner = m.words["compared"] == 0 or _has_interval(m).low > 0
+    sooner = m.words.get("compared") == 0 or _has_interval(m).low > 0
     return m.ahead > share * m.n_conditions + ROUNDING and sooner
 
 
@@ -79,8 +79,11 @@ RULES = {
 
 
 def text(rule: str, limits: dict[str, Any]) -> str:
-    """Return a claim's rule as a sentence."""
+    """Return a claim's rule as a sentence; raise ValueError if it has none of its bounds."""
     names = {"at_least": "{:g} or more", "at_most": "at most {:g}", "above": "above {:g}",
              "below": "below {:g}"}  # fmt: skip
-    bounds = [words.format(limits[name]) for name, words in names.items() if name in limits]
+    there = [name for name in names if limits.get(name) is not None]
+    if not there and "{bounds}" in RULES[rule].text:
+        raise ValueError(f"the rule {rule} needs a bound, such as {{{rule}: {{above: 0}}}}")
+    bounds = [names[name].format(limits[name]) for name in there]
     return RULES[rule].text.format(bounds=" and ".join(bounds), **limits)

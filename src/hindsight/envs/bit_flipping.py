@@ -6,6 +6,7 @@ turns every visited state into a goal.
 A discrete action flips one bit, a continuous action any number of bits.
 """
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,14 @@ from gymnasium.spaces import Dict, MultiBinary
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.envs.run_axis import Environments
-from hindsight.envs.step import STEP, SUCCESS, TERMINATED, TRUNCATED, Numbers
-from hindsight.io.compiled import first_class
+from hindsight.envs.run_axis import Environments, NativeTask
+from hindsight.envs.step import STEP, SUCCESS, TERMINATED, TRUNCATED, Numbers, is_near
+from hindsight.nn.numba_cache import first_class
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 
 #: Indices of `parameters` in `step`.
-MAX_STEPS, CONTINUOUS = range(2)
+THRESHOLD, MAX_STEPS, CONTINUOUS = range(3)
 
 
 @first_class(STEP)
@@ -40,30 +41,18 @@ def step(
     action: [1], the index of the bit to flip, or [n] numbers, where positive ones flip their bits.
     """
     n = len(state) // 3
-    success = True
     for i in range(n):
         flips = action[i] > 0 if parameters[CONTINUOUS] > 0 else action[0] == i
         bit = 1 - state[i] if flips else state[i]
         after[i] = after[2 * n + i] = bit
         after[n + i] = state[n + i]
-        success = success and bit == state[n + i]
-    if success:
+    if is_near(parameters, after[:n], state[n : 2 * n]):
         return TERMINATED | SUCCESS
     return TRUNCATED if elapsed + 1 >= parameters[MAX_STEPS] else 0
 
 
-class Equalling:
-    """Rewards and goal space (`relabel.task.Task`)."""
-
-    terminates_on_success = True
-    threshold = 0.5  # the Euclidean distance of two different goals is at least 1
-
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Reward and success [...]: 0 if all bits equal the goal's, else -1."""
-        success = (next_achieved == desired).all(-1)
-        return success.float() - 1, success
+class Bits(NativeTask):
+    """A task whose goals are bits."""
 
     def goals(self, uniform: Tensor) -> Tensor:
         return (uniform >= 0.5).float()
@@ -80,14 +69,19 @@ class BitFlipping(Environments[BitFlippingSpec]):
     """
 
     step_function = step
-    task = Equalling()
+    terminates_on_success = True
+
+    @cached_property
+    def task(self) -> Bits:
+        return Bits(self)
 
     @property
     def goal_size(self) -> int:
         return self.spec.n_bits
 
     def numbers(self) -> list[float]:
-        return [self.spec.step_limit, self.spec.continuous]
+        # The distance of two different goals is at least 1.
+        return [0.5, self.spec.step_limit, self.spec.continuous]
 
     def limits(self) -> list[float]:
         return [1.0] * self.observation_size

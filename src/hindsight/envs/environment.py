@@ -1,7 +1,7 @@
 """The environment interface of the training loops, and its factory."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from hindsight.envs.step import Step
 from hindsight.relabel.task import Task
 from hindsight.specs.base import EnvironmentSpec
+from hindsight.specs.errors import SpecError
 
 
 class Environment(ABC):
@@ -24,6 +25,7 @@ class Environment(ABC):
     action_size: int  # numbers in an action; 1 for discrete actions
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: continuous actions
     truncates = True  # whether a time limit may truncate episodes
+    any_success = False  # whether any step's success makes an episode one; if not, its last step's
     keeps_rest = False  # whether steps report the part of rewards that goals do not explain
     parallel_episodes: int | None = None  # a run's evaluation episodes at the same time; None: all
 
@@ -54,6 +56,24 @@ class Environment(ABC):
     @abstractmethod
     def rewind(self, episode: int = 0) -> None:
         """Reset every environment to the start of its episode with this number (evaluation)."""
+
+    def begin_lost(self) -> Tensor | None:
+        """Begin the next episode wherever the open one cannot go on.
+
+        Returns the environments [run, env] bool that begin an episode which did not follow from a
+        step; None: there is none, as is always so in this package's own environments.
+        """
+        return None
+
+    def close(self) -> None:  # noqa: B027
+        """End what steps the environments; `begin_lost` begins anew."""
+
+    def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """Call a method of every environment; returns what they returned, [run][env].
+
+        Raises SpecError if they have no such method.
+        """
+        raise SpecError(f"{self.spec.id} has no methods to call")
 
     @abstractmethod
     def select(self, runs: Tensor) -> None:

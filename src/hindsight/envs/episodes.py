@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, write_whole
+from hindsight.io.files import DamagedError, FileError, must_be_regular, reason, write_whole
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 
 Positions = NDArray[np.floating[Any]]
@@ -78,8 +78,10 @@ def save_episodes(path: Path, episodes: Sequence[Episode]) -> None:
 def load_episodes(path: Path) -> list[Episode]:
     """Read a file that `save_episodes` wrote; FileError if it contains no episodes."""
     try:
-        must_be_stored(path)
+        must_be_regular(path)
         with np.load(path, allow_pickle=False) as data:
+            if any(entry.compress_type for entry in data.zip.infolist()):  # not by `save_episodes`
+                raise ValueError("its archive is compressed, and could expand beyond memory")
             return [
                 Episode(
                     data[f"predator_{i}"],

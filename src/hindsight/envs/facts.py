@@ -7,34 +7,40 @@ nothing, the key `terminates` must tell.  During training, every step is checked
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from copy import deepcopy
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from copy import copy, deepcopy
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from hindsight.envs.trial import (
+    DISTANCES,
+    SECONDS,
+    Evidence,
+    ReadsState,
+    neutral,
+    success_in,
+    tried,
+)
 from hindsight.specs.errors import EnvironmentFailure, SpecError
-from hindsight.specs.spaces import Array, policy_inputs, policy_outputs, row_of
+from hindsight.specs.spaces import Actions, Array, policy_inputs, policy_outputs, row_of
 
-#: (rewards [n], achieved goals [n, *goal], desired goals [n, *goal]) -> which are achieved, [n]
-SuccessTest = Callable[[Array, Array, Array], NDArray[np.bool_]]
+#: Finds a function of goals in an instance of an environment.
+Find = Callable[[gym.Env[Any, Any]], Callable[..., Any] | None]
 
 #: A larger absolute reward counts as an error of the environment.
 LARGEST_REWARD = 1e8
 #: Usual names of a success test, a method of the environment or of its task.
 SUCCESS = ("_is_success", "is_success")
-#: Keys of a step's `info` that report success.
-SUCCESS_KEYS = ("is_success", "success")
-#: How an environment's own step limit is found: so many truncated episodes of one length, within
-#: so many random steps.
-LIMIT_EPISODES, LIMIT_STEPS = 3, 10_000
-#: Distances of the goals moved towards the agent, relative to the distance of the original goal.
-DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
+#: Steps whose goals are asked about again at the start of every episode.
+KEPT = 32
 #: Messages about the part of a reward that goals do not explain.
 REST = {
     "keep": "the part that goals do not explain is kept under every goal (rest=drop drops it)",
@@ -50,24 +56,6 @@ WRITE = (
 # --- an environment's functions of goals ----------------------------------------------------------
 
 
-class Watched(dict[str, Any]):
-    """A step's info that records whether it was read."""
-
-    was_read = False
-
-    def __getitem__(self, key: str) -> Any:
-        self.was_read = True
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        self.was_read = True
-        return super().__contains__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.was_read = True
-        return super().get(key, default)
-
-
 class OfGoals:
     """An environment's function of goals, called for many goals at once.
 
@@ -76,36 +64,43 @@ class OfGoals:
     """
 
     def __init__(
-        self, what: str, function: Callable[..., Any], achieved: Array, desired: Array,
+        self, what: str, find: Find, env: gym.Env[Any, Any], achieved: Array, desired: Array,
         info: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Try `function`, called `what` in messages, on a step's goals [*goal] and its `info`.
+        """Try an environment's function on a step's goals [*goal] and its `info`.
 
-        Raises EnvironmentFailure if it does not return a number per goal, in a batch or singly.
+        `find` returns the function of an instance; messages call it `what`.  Raises
+        EnvironmentFailure if it does not return a number per goal, in a batch or singly.
         """
-        self.what, self._function = what, function
-        watched = Watched(info or {})  # some environments return None
+        self.what, self._find = what, find
+        self._function: Any = find(env)
         goals = np.stack([achieved, desired, achieved]), np.stack([desired, desired, achieved])
-        together = self._tried(self._batch, *goals, watched)
-        began = time.perf_counter()
-        each = self._tried(self._singles, *goals, watched)
-        self.seconds = (time.perf_counter() - began) / 3  # per goal
+        # The default for `info`: none or, if the function needs it, that of this step.
+        for self._info in ({}, dict(info or {})):  # some environments return None
+            together = self._tried(self._batch, *goals, self._info)
+            began = time.perf_counter()
+            each = self._tried(self._singles, *goals, self._info)
+            self.seconds = (time.perf_counter() - began) / 3  # per goal
+            if not isinstance(together, Exception) or not isinstance(each, Exception):
+                break
+        self.one_at_a_time = isinstance(together, Exception)
         if isinstance(together, Exception):
             if isinstance(each, Exception):
                 raise EnvironmentFailure.of(f"{what} of 3 goals failed", together) from together
-            self.one_at_a_time = True
-        elif isinstance(each, Exception):
-            self.one_at_a_time = False
-        else:
+        elif not isinstance(each, Exception):
             self.one_at_a_time = not np.allclose(together, each, equal_nan=True)
-        self.reads_info = watched.was_read
-        #: The default for `info`.
-        self._info: Mapping[str, Any] = dict(watched) if self.reads_info else {}
+        self.reads_info = bool(self._info)
+
+    def of(self, env: gym.Env[Any, Any]) -> "OfGoals":
+        """The same function of another instance."""
+        other = copy(self)
+        other._function = self._find(env)
+        return other
 
     def __call__(
         self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
     ) -> NDArray[np.float32]:
-        """The values [n] for goals [n, *goal] with one `info`; None: that of the first step.
+        """The values [n] for goals [n, *goal] with one `info`; None: the default.
 
         Raises EnvironmentFailure if the function raises, or returns no number.
         """
@@ -124,8 +119,8 @@ class OfGoals:
         return values
 
     def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
-        n = len(achieved)
-        found = np.asarray(self._function(achieved, desired, [info] * n))
+        n = len(achieved)  # copies, because the function may change its arguments
+        found = np.asarray(self._function(achieved.copy(), desired.copy(), [info] * n))
         if found.size != n:
             raise SpecError(f"it must return {n} numbers, shape ({n},), not {found.shape}")
         return found.reshape(n)
@@ -134,7 +129,7 @@ class OfGoals:
         found = []
         for pair in zip(achieved, desired, strict=True):
             # A discrete goal is a Python number, as in the environment.
-            goals = [goal if goal.ndim else goal.item() for goal in map(np.asarray, pair)]
+            goals = [goal if goal.ndim else goal.item() for goal in map(np.array, pair)]
             found.append(np.asarray(self._function(*goals, info)).item())
         return np.array(found)
 
@@ -144,6 +139,21 @@ class OfGoals:
             return call(*arguments)
         except Exception as error:
             return error
+
+
+class SuccessTest(NamedTuple):
+    """Tells which goals are achieved: by a function of goals, by the reward, or by both."""
+
+    name: str  # of the function
+    asks: OfGoals
+    best: float | None  # reward of a success at least; None: any
+
+    def __call__(self, found: Array, achieved: Array, desired: Array) -> NDArray[np.bool_]:
+        """Which goals [n, *goal] are achieved, [n], given their rewards [n]."""
+        enough = np.ones(len(found), bool) if self.best is None else found >= np.float32(self.best)
+        if self.name == "compute_reward":
+            return enough
+        return enough & (self.asks(achieved, desired) != 0)
 
 
 def nearby(achieved: Array, desired: Array) -> tuple[Array, Array]:
@@ -166,7 +176,7 @@ class Facts:
 
     #: The policy's inputs, in this order: the three goal keys, then other keys with numbers.
     spaces: Mapping[str, Space[Any]]
-    action: Box | Discrete
+    action: Actions
     step_limit: int  # steps after which an episode is truncated
     rewards: OfGoals
     achieved_reward: float  # the reward if achieved and desired goal are equal
@@ -174,6 +184,12 @@ class Facts:
     success_test: SuccessTest
     #: Messages for the user before training, one sentence each.
     notes: tuple[str, ...]
+
+    def watch(self, env: gym.Env[Any, Any]) -> "Constancy":
+        """Watches the functions that decide about goals in an instance that is about to step."""
+        return Constancy(
+            {"compute_reward": self.rewards, self.success_test.name: self.success_test.asks}, env
+        )
 
     @property
     def goal(self) -> Space[Any]:
@@ -228,39 +244,85 @@ class Facts:
             )
 
     def beyond(
-        self, reward: float, achieved: Array, desired: Sequence[Array], info: Mapping[str, Any]
+        self, reward: float, achieved: Array, desired: Sequence[Array]
     ) -> tuple[float, float]:
         """What a reward is beyond that of the goal pursued: what no goal explains, and what the
         move of the goal by the step explains.
 
         `desired` holds the goals before and after the step.  Rounding errors of the goals are
         tolerated.
-
-        Raises ValueError if the contribution of `info` depends on the goal.
         """
 
         def explains(found: NDArray[np.float32]) -> bool:
             return bool(np.isclose(found, reward, rtol=1e-4, atol=1e-6).any())
 
-        # The rewards of the goal pursued and, for comparison, of the goal achieved.
-        pair = np.stack([achieved, achieved]), np.stack([desired[0], achieved])
-        expected = self.rewards(*pair)
-        if self.rewards.reads_info:
-            adds = self.rewards(*pair, info) - expected
-            if not np.isclose(adds[0], adds[1], rtol=1e-4, atol=1e-5):
-                raise ValueError(
-                    f"in compute_reward, the contribution of info depends on the goal "
-                    f"({adds[0]:+g} and {adds[1]:+g}), so relabelled rewards are unknown; for an "
-                    "agent of your own, HindsightReplayBuffer(copy_infos=True) passes it the "
-                    "steps' infos (docs/replay.md)"
-                )
         pursued, moved = desired
-        if explains(expected[:1]) or explains(self.rewards(*nearby(achieved, pursued))):
+        expected = self.rewards(achieved[None], pursued[None])
+        if explains(expected) or explains(self.rewards(*nearby(achieved, pursued))):
             return 0.0, 0.0
         more = reward - float(expected[0])
         if explains(self.rewards(*nearby(achieved, moved))):
             return 0.0, more
         return more, 0.0
+
+
+class Constancy:
+    """Watches that an environment's functions of goals depend on the goals alone.
+
+    Relabelling asks one instance for rewards, later and without a step's info.  So the instance
+    that steps may return more or less, but by the same under all goals, and the one that is asked
+    must always return the same.
+    """
+
+    def __init__(self, functions: Mapping[str, OfGoals], env: gym.Env[Any, Any]) -> None:
+        self._functions = [(name, asked, asked.of(env)) for name, asked in functions.items()]
+        #: Achieved and desired goals [3, *goal] of the first steps, and what was returned for them.
+        self._kept: list[tuple[Array, Array, list[Array]]] = []
+        self._first: Array | None = None  # the first goal achieved in the episode
+
+    def begin(self) -> None:
+        """Begin an episode; raises ReadsState if a function returns something else than before."""
+        self._first = None
+        if self._kept:
+            achieved, desired, before = zip(*self._kept, strict=True)
+            goals = np.concatenate(achieved), np.concatenate(desired)
+            for i, (name, asked, _) in enumerate(self._functions):
+                then = np.concatenate([answers[i] for answers in before])
+                _compare(name, asked(*goals), "now", then, "at first")
+
+    def check(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> None:
+        """Raise ReadsState if a step's info, or the instance, matters to some goals only."""
+        self._first = achieved if self._first is None else self._first
+        goals = np.stack([achieved] * 3), np.stack([desired, achieved, self._first])
+        answers = [asked(*goals) for _, asked, _ in self._functions]
+        for (name, asked, own), expected in zip(self._functions, answers, strict=True):
+            found = own(*goals, info)
+            more = found - expected
+            # A fall ends an episode under every goal.
+            shared = np.ptp(more) <= 1e-5 + 1e-4 * np.abs(more).max()
+            if shared or (name != "compute_reward" and found.all()):
+                continue
+            here = asked(*goals, info)
+            _compare(name, found, "in the environment that took the step", here, "in another one")
+            raise ReadsState(
+                f"in {name}, the contribution of info depends on the goal ({more.min():+g} and "
+                f"{more.max():+g}), so relabelled rewards are unknown; for an agent of your own, "
+                "HindsightReplayBuffer(copy_infos=True) passes it the steps' infos (docs/replay.md)"
+            )
+        if len(self._kept) < KEPT:
+            self._kept.append((*goals, answers))
+
+
+def _compare(name: str, found: Array, where: str, other: Array, elsewhere: str) -> None:
+    """Raise ReadsState, with two of the values [n], unless both are equal."""
+    for one, another in zip(found + 0.0, other + 0.0, strict=True):
+        if abs(one - another) > 1e-5 + 1e-4 * abs(another):
+            raise ReadsState(
+                f"{name} reads the environment's own state: for the same goals it returned {one:g} "
+                f"{where} and {another:g} {elsewhere}, so those of relabelled goals are unknown; "
+                "make what it reads (a gripper, a tolerance) part of achieved_goal and "
+                "desired_goal, or keep it the same throughout a training"
+            )
 
 
 def facts_of(
@@ -279,8 +341,7 @@ def facts_of(
     env = make()
     spaces, left_out = policy_inputs(name, env.observation_space)
     action, goal = policy_outputs(name, env.action_space), spaces["achieved_goal"]
-    compute_reward = _method(env, "compute_reward")
-    if compute_reward is None:
+    if _method(env, "compute_reward") is None:
         raise SpecError(f"{name} has no compute_reward, which returns the rewards of other goals")
     try:
         # Copied, because an environment may return arrays that its next step changes.
@@ -289,10 +350,14 @@ def facts_of(
         next_obs, reward = deepcopy(next_obs), float(paid)
     except Exception as error:
         raise EnvironmentFailure.of(f"{name}: its first step failed", error) from error
-    again, _ = env.reset(seed=0)
+    first = finite_row(obs, spaces, name)
+    again = finite_row(env.reset(seed=0)[0], spaces, name)
     achieved = np.asarray(next_obs["achieved_goal"], goal.dtype).reshape(goal.shape or ())
     desired = np.asarray(obs["desired_goal"], goal.dtype).reshape(goal.shape or ())
-    rewards = OfGoals(f"{name}: compute_reward", compute_reward, achieved, desired, info)
+    step = achieved, desired, info
+    rewards = OfGoals(
+        f"{name}: compute_reward", partial(_method, name="compute_reward"), env, *step
+    )
     lines = []
     if rewards.one_at_a_time:
         lines.append(
@@ -303,64 +368,74 @@ def facts_of(
         lines.append(
             "compute_reward reads info: its effect on a step's reward is kept under every goal"
         )
-    if not np.allclose(row_of(obs, spaces), row_of(again, spaces), rtol=1e-4, atol=1e-6):
-        lines.append("reset(seed=0) does not repeat itself, so no evaluation can be repeated")
+    if not np.allclose(first, again, rtol=1e-4, atol=1e-6):
+        lines.append(
+            "reset(seed=0) does not repeat itself, so no evaluation can be repeated: seed what it "
+            "really draws from, such as numpy.random.seed(seed) in its reset"
+        )
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
     lines += [f"{', '.join(left_out)} left out: neither floats nor discrete"] if left_out else []
     computed, best = rewards(np.stack([achieved, desired]), np.stack([desired, desired])).tolist()
+    best += 0.0  # not -0
     if not np.isclose(computed, reward, rtol=1e-4, atol=1e-6):
         line = f"a step's reward was {reward:g}, but compute_reward returns {computed:g}"
         if rest == "refuse":
             raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
         lines.append(f"{line}; {REST[rest]}")
-    test, ends, found = _ending(
-        name, env, make, rewards, best + 0.0, achieved, desired, info, terminates
-    )
+    known = _tests(name, env, rewards, best, step)
+    test, has_terminated = known[0], _method(env, "compute_terminated") is not None
+    if terminates == "goal" and test.name == "compute_reward" and _is_dense(rewards, *step[:2]):
+        raise SpecError(
+            f"{name}: compute_reward changes with every distance, so it does not tell which goals "
+            "end an episode: write `def compute_terminated(self, achieved_goal, desired_goal, "
+            "info): return ...` that returns True if a goal does"
+        )
+    told = terminates is not None or has_terminated
+    with ExitStack() as stack:
+        other = env
+        with suppress(Exception):  # there may be a single simulator
+            other = stack.enter_context(closing(make()))
+        watch = Constancy({"compute_reward": rewards, test.name: test.asks}, other)
+        try:
+            found = tried(other, best, watch, DISTANCES[:1] if told else DISTANCES)
+        except ReadsState as error:
+            raise SpecError(f"{name}: {error}") from None
+    if told:
+        ends = terminates == "goal" if terminates else test.name == "compute_terminated"
+    else:
+        test, ends, line = _ending(name, known, rewards, found)
+        lines.append(line)
+    if found.starts:
+        begun, wanted = (np.stack(each) for each in zip(*found.starts, strict=True))
+        if (share := test(rewards(begun, wanted), begun, wanted)).any():
+            lines.append(
+                f"{share.sum()} of {len(share)} trial episodes began at their goal, where doing "
+                "nothing may count as success"
+            )
+    if found.moves_on:
+        lines.append(
+            "an episode went on after its success with another goal; success is that of its last "
+            "step (success=any: of any step)"
+        )
     assert env.spec is not None and env.spec.max_episode_steps is not None
-    notes = tuple(f"{name}: {line}" for line in [*lines, *found])
-    limit = env.spec.max_episode_steps
-    return Facts(spaces, action, limit, rewards, best + 0.0, ends, test, notes)
+    notes, limit = tuple(f"{name}: {line}" for line in lines), env.spec.max_episode_steps
+    return Facts(spaces, action, limit, rewards, best, ends, test, notes)
 
 
-def success_in(info: Mapping[str, Any]) -> bool | None:
-    """Success as reported by a step's `info`; None: not reported.
-
-    Raises SpecError for anything but true or false: Python would count NaN or a word as true.
-    """
-    key = next((key for key in SUCCESS_KEYS if key in info), None)
-    if key is None:
-        return None
-    found = np.asarray(info[key])
-    if found.size and found.dtype.kind in "biuf" and np.isin(found, (0, 1)).all():
-        return bool(found.all())
-    raise SpecError(f"info[{key!r}] was {info[key]!r}; it must be True or False, or 1 or 0")
-
-
-def own_step_limit(env: gym.Env[Any, Any]) -> int | None:
-    """Steps after which an environment truncates all of its episodes itself; None: unknown."""
-    env.action_space.seed(0)
-    env.reset(seed=0)
-    steps, lengths = 0, list[int]()
-    for _ in range(LIMIT_STEPS):
-        steps += 1
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        lengths += [steps] if truncated else []
-        if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
-            return None
-        if len(lengths) == LIMIT_EPISODES:
-            return lengths[0]
-        if terminated or truncated:
-            env.reset()
-            steps = 0
-    return None
-
-
-def neutral(action: Box | Discrete) -> Any:
-    """The centre of a box, or the first choice."""
-    if isinstance(action, Discrete):
-        return action.start
-    return ((action.low + action.high) / 2).astype(action.dtype)
+def finite_row(
+    obs: Mapping[str, Any], spaces: Mapping[str, Space[Any]], name: str = ""
+) -> NDArray[np.float32]:
+    """An observation as a row [obs]; raises SpecError for NaN or infinity in it."""
+    row = row_of(obs, spaces)
+    if np.isfinite(row).all():
+        return row
+    key = next(key for key in spaces if not np.isfinite(np.asarray(obs[key], float)).all())
+    mask = "; to say which parts of a goal count, add zeros and ones to it" if "goal" in key else ""
+    raise SpecError(
+        f"{name and f'{name}: '}{key} is not finite: {obs[key]}; NaN and infinity are not allowed "
+        f"in observations{mask}"
+    )
 
 
 def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
@@ -370,122 +445,82 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
 # --- which goals end an episode -------------------------------------------------------------------
 
 
-def _ending(
+def _tests(
     name: str,
     env: gym.Env[Any, Any],
-    make: Callable[[], gym.Env[Any, Any]],
     rewards: OfGoals,
     best: float,
-    achieved: Array,
-    desired: Array,
-    info: dict[str, Any],
-    terminates: str | None,
-) -> tuple[SuccessTest, bool, list[str]]:
-    """The success test, whether success ends an episode, and messages about it.
+    step: tuple[Array, Array, Mapping[str, Any]],
+) -> list[SuccessTest]:
+    """The success tests of an environment, the first one first.
 
-    Raises:
-        SpecError: goals end episodes, or may, and it is unknown which.
+    `step` has the goals achieved and pursued, and the info, of the first step.
     """
 
-    def by_reward(found: Array, achieved: Array, desired: Array) -> NDArray[np.bool_]:
-        return found >= np.float32(best)
-
-    def test_of(key: str, function: Callable[..., Any]) -> dict[str, SuccessTest]:
+    def test_of(key: str, find: Find, least: float | None) -> list[SuccessTest]:
         """The function as a success test; none if by it a goal does not achieve itself."""
-        asks = OfGoals(f"{name}: {key}", function, achieved, desired, info)
-        if not asks(desired[None], desired[None])[0]:
-            return {}
-        return {key: lambda found, achieved, desired: asks(achieved, desired) != 0}
+        asks = OfGoals(f"{name}: {key}", find, env, *step)
+        goal = step[1][None]
+        return [SuccessTest(key, asks, least)] if asks(goal, goal)[0] else []
 
-    dense = np.ptp(rewards(*nearby(achieved, desired))) > 0
-    defined, known = _method(env, "compute_terminated"), dict[str, SuccessTest]()
-    if defined is not None:
-        known = test_of("compute_terminated", defined)
-        if known and not dense:  # a fall may end an episode without achieving its goal
-            ends = known["compute_terminated"]
-            known = {"compute_terminated": lambda *case: ends(*case) & by_reward(*case)}
-    owners = env.unwrapped, getattr(env.unwrapped, "task", None)
-    own = ((key, getattr(owner, key, None)) for owner in owners for key in SUCCESS)
-    key, function = next((pair for pair in own if callable(pair[1])), ("", None))
-    if function is not None and not known:
+    known = list[SuccessTest]()
+    if _method(env, "compute_terminated") is not None:
+        # A fall may end an episode without achieving its goal.
+        least = None if _is_dense(rewards, *step[:2]) else best
+        known = test_of("compute_terminated", partial(_method, name="compute_terminated"), least)
+    places = product(("", "task"), SUCCESS)
+    found = next((place for place in places if _success_of(env, *place) is not None), None)
+    if found is not None and not known:
         with suppress(Exception):  # a method of that name with another meaning
-            known = test_of(key, lambda achieved, desired, info: function(achieved, desired))
-    known["compute_reward"] = by_reward
-    first, test = next(iter(known.items()))
-    if terminates == "goal" and test is by_reward and dense:
-        raise SpecError(
-            f"{name}: compute_reward changes with every distance, so it does not tell which goals "
-            "end an episode: write `def compute_terminated(self, achieved_goal, desired_goal, "
-            "info): return ...` that returns True if a goal does"
-        )
-    if terminates is not None or defined is not None:
-        return test, (terminates == "goal") if terminates else first == "compute_terminated", []
+            known = test_of(found[1], lambda env: _success_of(env, *found), None)
+    return [*known, SuccessTest("compute_reward", rewards, best)]
 
-    steps: list[tuple[Array, Array, bool, bool]] = []
-    with suppress(Exception), closing(make()) as tried:  # which may not bear being changed
-        steps += _with_goals_moved(tried, best)
-    if not any(success for _, _, success, _ in steps):
+
+def _success_of(env: gym.Env[Any, Any], part: str, key: str) -> Callable[..., Any] | None:
+    """The success test `key` of an environment or its part, with the info as an argument."""
+    function = getattr(getattr(env.unwrapped, part, None) if part else env.unwrapped, key, None)
+    if not callable(function):
+        return None
+    return lambda achieved, desired, info: function(achieved, desired)
+
+
+def _is_dense(rewards: OfGoals, achieved: Array, desired: Array) -> bool:
+    return bool(np.ptp(rewards(*nearby(achieved, desired))) > 0)
+
+
+def _ending(
+    name: str, known: Sequence[SuccessTest], rewards: OfGoals, found: Evidence
+) -> tuple[SuccessTest, bool, str]:
+    """The success test, whether success ends an episode, and a message about it, from a trial.
+
+    Raises SpecError if goals end episodes, or may, and it is unknown which.
+    """
+    if not found.in_time or not any(step.success for step in found.steps):
+        if found.in_time and not found.terminates:
+            line = (
+                "a trial could not achieve a goal, and no episode was terminated, so goals are "
+                "taken not to end episodes; if one does, training ends with an error (set "
+                "terminates=goal if they do)"
+            )
+            return known[0], False, line
+        why = "could not achieve its goal to find out whether that"
+        if not found.in_time:
+            why = f"of {SECONDS:g} s was too short to find out whether its goal"
         raise SpecError(
-            f"{name} has no compute_terminated, and a trial could not achieve its goal to find out "
-            f"whether that ends an episode: {WRITE}"
+            f"{name} has no compute_terminated, and a trial {why} ends an episode: {WRITE}"
         )
-    reached, goals, successes, ended = map(np.array, zip(*steps, strict=True))
+    reached, goals, successes, ended = map(np.array, zip(*found.steps, strict=True))
     if not ended[successes].any():
-        return test, False, ["reaching a goal does not end an episode, whichever the goal"]
+        return known[0], False, "reaching a goal does not end an episode, whichever the goal"
     case = rewards(reached, goals), reached, goals
-    agrees = [one for one, asks in known.items() if np.array_equal(asks(*case), ended)]
+    agrees = [test for test in known if np.array_equal(test(*case), ended)]
     if not agrees:
         raise SpecError(
             f"{name} ends an episode when its goal is achieved, but it is unknown when other goals "
             f"would have ended it: {WRITE}"
         )
     line = (
-        f"its episodes end at their goal; {agrees[0]} decides when other goals end them "
+        f"its episodes end at their goal; {agrees[0].name} decides when other goals end them "
         "(terminates=never: they do not)"
     )
-    return known[agrees[0]], True, [line]
-
-
-def _holders(env: gym.Env[Any, Any], desired: Array) -> list[tuple[Any, str]]:
-    """Attributes of the environment or its parts that hold the desired goal."""
-    bare, found = env.unwrapped, []
-    own = (p for p in vars(bare).values() if hasattr(p, "__dict__") and not isinstance(p, Space))
-    for part in (bare, *own):
-        for name, value in list(vars(part).items()):
-            if not isinstance(value, np.ndarray | list | tuple):
-                continue
-            with suppress(TypeError, ValueError):  # no numbers
-                if np.shape(value) == desired.shape and np.allclose(value, desired, rtol=1e-5):
-                    found.append((part, name))
-    return found
-
-
-def _with_goals_moved(env: Any, best: float) -> Iterator[tuple[Array, Array, bool, bool]]:
-    """First steps with the goal moved to where they lead, or nearby; they must repeat themselves.
-
-    Yields achieved and desired goal [*goal], and whether the step succeeded and terminated.  If
-    info does not tell, a step succeeds whose reward is at least `best`.
-    """
-    action = neutral(env.action_space)
-    for seed, distance in enumerate(DISTANCES):
-        env.reset(seed=seed)
-        here = np.array(env.step(action)[0]["achieved_goal"])
-        obs, _ = env.reset(seed=seed)
-        before = np.array(obs["desired_goal"])
-        goal = (here + distance * (before - here)).astype(here.dtype)
-        holders = [(part, name, getattr(part, name)) for part, name in _holders(env, before)]
-        try:
-            for part, name, old in holders:
-                new = goal.astype(np.asarray(old).dtype)
-                new = new if isinstance(old, np.ndarray) else type(old)(new.tolist())
-                with suppress(AttributeError):  # read-only
-                    setattr(part, name, new)
-            obs, reward, terminated, _, info = env.step(action)
-        finally:
-            for part, name, old in holders:  # other environments may share the part
-                with suppress(AttributeError):
-                    setattr(part, name, old)
-        if np.allclose(obs["desired_goal"], goal, rtol=1e-5, atol=1e-6):
-            said, achieved = success_in(info), np.array(obs["achieved_goal"])
-            success = np.float32(reward) >= np.float32(best) if said is None else said
-            yield achieved, goal, bool(success), bool(terminated)
+    return agrees[0], True, line

@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from torch import Tensor
 from hindsight.envs.environment import Environment
 from hindsight.envs.facts import REST
 from hindsight.envs.step import Step
-from hindsight.envs.workers import Pool
-from hindsight.specs.errors import SpecError
+from hindsight.envs.workers import Call, Pool, place_of
+from hindsight.specs.errors import SpecError, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import elements, largest
 from hindsight.streams import Purpose
@@ -27,8 +27,6 @@ class GoalEnvironments(Environment):
     The reset seed of episode e of environment i follows from the run's seed, i and e.  An episode
     thus starts the same under every algorithm, whatever the other runs and the number of workers.
     """
-
-    parallel_episodes = 4  # each takes memory
 
     def __init__(
         self,
@@ -48,15 +46,25 @@ class GoalEnvironments(Environment):
         self.observation_size, self.action_size = spec.observation_size, spec.action_size
         self.n_choices = spec.n_choices
         self.terminates_on_success = spec.facts.terminates_on_success
-        self.keeps_rest = spec.rest == "keep"
+        self.keeps_rest, self.any_success = spec.rest == "keep", spec.success == "any"
+        self.evaluation = evaluation
         #: Whether the message about rewards that goals do not explain has been printed.
         self.paid_rest = evaluation
         slots = [(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
-        self.pool = Pool(spec, slots, purpose, workers)
+        self._of_pool = spec, slots, purpose, workers
+        #: Methods that were called in every environment, for those that are made later.
+        self._calls: list[Call] = []
+        self.pool = Pool(*self._of_pool)
         #: Indices of the pool's rows, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
+        #: [run, env] bool: loading began a new episode here, of which training does not know yet.
+        self._lost = torch.zeros(self._rows.shape, dtype=torch.bool)
         self.rewind()
+        only = self.pool.only
+        self.parallel_episodes = spec.parallel_episodes if only is None else 1
+        if only is not None and not evaluation:
+            print(f"{only.why}: evaluations end its open episode", file=sys.stderr)
 
     @property
     def goal_size(self) -> int:
@@ -76,7 +84,9 @@ class GoalEnvironments(Environment):
             elements(self.facts.goal, goal.reshape(-1, goal.shape[-1]).cpu().numpy())
             for goal in (next_achieved, desired)
         )
-        found, reached = (torch.from_numpy(x).view(shape) for x in self.facts.outcome(*goals))
+        with others_code(self.spec.called):
+            outcome = self.facts.outcome(*goals)
+        found, reached = (torch.from_numpy(x).view(shape) for x in outcome)
         return found.to(next_achieved.device), reached.to(next_achieved.device)
 
     def limits(self) -> list[float]:
@@ -89,7 +99,7 @@ class GoalEnvironments(Environment):
         """
         pool, index = self.pool, self._rows
         values = actions.detach().cpu().numpy().reshape(*index.shape, self.action_size)
-        pool.rows["actions"][index, pool.rows["elapsed"][index]] = values
+        pool.rows["actions"][index, place_of(pool.rows)[index]] = values
         pool.do("step")
         next_obs, outcome = self._tensor("next_obs"), self._tensor("outcome")
         self._show()
@@ -103,12 +113,48 @@ class GoalEnvironments(Environment):
         return Step(achieved, terminated, truncated, success, next_obs, rest, beyond)
 
     def rewind(self, episode: int = 0) -> None:
+        if not self.pool.goes_on:
+            self._make_anew()
         self.pool.rows["episode"], self.pool.rows["elapsed"] = episode, 0
         self.pool.do("restore")
         self._show()
 
+    def begin_lost(self) -> Tensor | None:
+        if not self.pool.goes_on:
+            self._make_anew()
+            self.pool.rows["episode"] += 1
+            self.pool.rows["elapsed"] = 0
+            self.pool.do("restore")
+            self._show()
+            self._lost[:] = True
+        lost, self._lost = self._lost, torch.zeros_like(self._lost)
+        return lost if lost.any() else None
+
+    def _make_anew(self) -> None:
+        """Replace the environments by new ones, which are yet to be reset."""
+        old = self.pool
+        old.close()
+        self.pool = Pool(*self._of_pool, self._calls)
+        for name in ("episode", "active"):
+            self.pool.rows[name] = old.rows[name]
+
+    def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        if not self.spec.instance.has_wrapper_attr(name):
+            raise SpecError(f"{self.spec.called} has no method {name!r}")
+        call = name, tuple(arguments), dict(options)
+        only, method = self.pool.only, self.spec.instance.get_wrapper_attr(name)
+        if self.evaluation and only is not None:  # where it has been called for training
+            return []
+        found = self.pool.do("call", *call)
+        if not self.evaluation and only is None:
+            with others_code(self.spec.called):
+                method(*arguments, **options)
+        self._calls.append(call)
+        return [[found[i] for i in run] for run in self._rows.tolist()]
+
     def select(self, runs: Tensor) -> None:
         self._rows = self._rows[runs.cpu().numpy()]
+        self._lost = self._lost[runs.cpu()]
         self.pool.rows["active"] = False
         self.pool.rows["active"][self._rows] = True
         self._show()
@@ -117,23 +163,34 @@ class GoalEnvironments(Environment):
         return sum(self.pool.seconds)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The episode number of each environment, and the actions since its start."""
+        """The episode number of each environment, and the actions since its start; `lost`: whether
+        the episode cannot go on.
+        """
         names = ("episode", "elapsed", "actions", "obs")
-        return {name: torch.from_numpy(self.pool.rows[name][self._rows]) for name in names}
+        saved = {name: torch.from_numpy(self.pool.rows[name][self._rows]) for name in names}
+        return saved | {"lost": self._lost | (not self.pool.goes_on)}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Restore a state by replaying the current episodes.
 
-        Raises SpecError if the environment is not deterministic.
+        An episode that cannot be restored is over, and the next one begins: where an environment
+        does not repeat itself, or is not the one of the saved state.
         """
         rows, index = self.pool.rows, self._rows
-        for name in ("episode", "elapsed", "actions"):
-            rows[name][index] = saved[name].numpy()
+        lost = saved.get("lost", torch.zeros_like(self._lost))
+        rows["episode"][index] = saved["episode"] + lost
+        rows["elapsed"][index] = saved["elapsed"].masked_fill(lost, 0)
+        rows["obs"][index] = saved["obs"]
+        n = min(saved["actions"].shape[2], rows["actions"].shape[1])
+        rows["actions"][index, :n] = saved["actions"][:, :, :n]
         self.pool.do("restore")
-        if not np.array_equal(rows["obs"][index], saved["obs"].numpy()):
-            raise SpecError(
-                f"{self.spec.called} cannot be continued: after a reset with the same seed, the "
-                "same actions led to another state"
+        self._lost = torch.from_numpy(rows["episode"][index]) != saved["episode"]
+        if more := int((self._lost & ~lost).sum()):
+            print(
+                f"{self.spec.called}: new episodes begin in {more} of "
+                f"{index.size} environments, as the open ones cannot be continued: after a reset "
+                "with the same seed, the same actions led to another state",
+                file=sys.stderr,
             )
         self._show()
 

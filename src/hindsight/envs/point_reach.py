@@ -3,7 +3,6 @@
 Episodes continue at the target until the time limit.
 """
 
-import math
 from functools import cached_property
 from typing import Any
 
@@ -12,30 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.envs.run_axis import Environments
-from hindsight.envs.step import STEP, SUCCESS, TRUNCATED, Numbers, within
-from hindsight.io.compiled import first_class
-from hindsight.relabel.task import GoalsInBox
+from hindsight.envs.run_axis import BoxTask, Environments
+from hindsight.envs.step import STEP, SUCCESS, TRUNCATED, Numbers, is_near, within
+from hindsight.nn.numba_cache import first_class
 from hindsight.specs.environments.point_reach import PointReachSpec
 
 #: Indices of `parameters` in `step`.
-MAX_STEPS, DT, RANGE, MAX_SPEED, ACTION_SCALE, THRESHOLD = range(6)
-
-
-class Reaching(GoalsInBox):
-    """Rewards and goal space (`relabel.task.Task`)."""
-
-    terminates_on_success = False
-
-    def __init__(self, spec: PointReachSpec) -> None:
-        self.half_width, self.threshold = spec.range, spec.threshold
-
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Reward and success [...]: 0 within the threshold of the target, else -1."""
-        success = torch.linalg.vector_norm(next_achieved - desired, dim=-1) <= self.threshold
-        return success.float() - 1, success
+THRESHOLD, MAX_STEPS, DT, RANGE, MAX_SPEED, ACTION_SCALE = range(6)
 
 
 @first_class(STEP)
@@ -54,7 +36,6 @@ def step(
     action: [2], the force, clipped here to [-1, 1].
     """
     p = parameters
-    squares = 0.0
     for i in range(2):
         acceleration = p[ACTION_SCALE] * within(action[i], 1)
         velocity = within(state[6 + i] + acceleration * p[DT], p[MAX_SPEED])
@@ -62,8 +43,7 @@ def step(
         after[i] = after[4 + i] = position
         after[2 + i] = state[2 + i]
         after[6 + i] = velocity
-        squares += (position - state[2 + i]) ** 2
-    flags = SUCCESS if math.sqrt(squares) <= p[THRESHOLD] else 0
+    flags = SUCCESS if is_near(p, after[:2], state[2:4]) else 0
     return flags | TRUNCATED if elapsed + 1 >= p[MAX_STEPS] else flags
 
 
@@ -74,15 +54,16 @@ class PointReach(Environments[PointReachSpec]):
     """
 
     step_function = step
+    terminates_on_success = False
     goal_size = 2
 
     @cached_property
-    def task(self) -> Reaching:
-        return Reaching(self.spec)
+    def task(self) -> BoxTask:
+        return BoxTask(self, self.spec.range)
 
     def numbers(self) -> list[float]:
         s = self.spec
-        return [s.max_steps, s.dt, s.range, s.max_speed, s.action_scale, s.threshold]
+        return [s.threshold, s.max_steps, s.dt, s.range, s.max_speed, s.action_scale]
 
     def limits(self) -> list[float]:
         return [self.spec.range] * 6 + [self.spec.max_speed] * 2

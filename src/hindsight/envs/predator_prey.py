@@ -13,7 +13,6 @@ In each step, the predator moves, then the reward is computed, then the prey mov
 observation shows the prey after its move.
 """
 
-import math
 from functools import cached_property
 from typing import Any
 
@@ -24,15 +23,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.prey import n_uniform, numbers_of, policy_of, top_speed, velocities
-from hindsight.envs.run_axis import Environments
-from hindsight.envs.step import STEP, SUCCESS, TERMINATED, Numbers, within
-from hindsight.io.compiled import FirstClass, first_class
-from hindsight.relabel.task import GoalsInBox
+from hindsight.envs.run_axis import BoxTask, Environments
+from hindsight.envs.step import STEP, SUCCESS, TERMINATED, Numbers, Pay, is_near, within
+from hindsight.nn.numba_cache import FirstClass, first_class
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.streams import Purpose, stream
 
 #: Indices of `parameters` in `step`.
-BOX, R, MAX_STEPS, PUSHES_OBJECT, DESCRIBED, KEEPS_VELOCITY = range(6)
+R, BOX, MAX_STEPS, PUSHES_OBJECT, DESCRIBED, KEEPS_VELOCITY = range(6)
 
 
 @first_class(STEP)
@@ -50,14 +48,11 @@ def step(
     state: [3 n or 4 n].
     action: [n], clipped here to [-1, 1].
     """
-    n, box, r = len(action), parameters[BOX], parameters[R]
+    n, box = len(action), parameters[BOX]
     pushes = parameters[PUSHES_OBJECT] > 0
     predator = 3 * n if pushes else 0  # index of the predator's position
-    squares = 0.0
-    for i in range(n):
-        squares += (state[predator + i] - state[i]) ** 2
-    moves = not pushes or math.sqrt(squares) <= r  # whether the achieved goal moves
-    squares = 0.0
+    # Whether the achieved goal moves.
+    moves = not pushes or is_near(parameters, state[predator : predator + n], state[:n])
     for i in range(n):
         moved = within(state[predator + i] + within(action[i], 1), box)
         if moves and not pushes:
@@ -67,8 +62,7 @@ def step(
         else:
             after[i] = state[i]
         after[predator + i] = moved
-        squares += (np.float64(after[i]) - np.float64(state[n + i])) ** 2
-    success = math.sqrt(squares) <= r
+    success = is_near(parameters, after[:n], state[n : 2 * n])
     for i in range(n):
         after[n + i] = within(state[n + i] + state[2 * n + i], box)
     velocity = after[2 * n : 3 * n]
@@ -81,24 +75,6 @@ def step(
     if success:
         return TERMINATED | SUCCESS
     return TERMINATED if elapsed >= parameters[MAX_STEPS] else 0
-
-
-class Intercepting(GoalsInBox):
-    """Rewards and goal space (`relabel.task.Task`)."""
-
-    terminates_on_success = True
-
-    def __init__(self, spec: PredatorPreySpec) -> None:
-        self.half_width, self.threshold = spec.grid_size, spec.interception_distance
-
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Reward and success [...]: +1 within r, else -1 if the episode terminates, else 0."""
-        # In float64 like `step`; in float32, an episode with reward +1 might not be over.
-        distance = torch.linalg.vector_norm(next_achieved.double() - desired.double(), dim=-1)
-        success = distance <= self.threshold
-        return success.float() - (terminated & ~success).float(), success
 
 
 def spawn(spec: PredatorPreySpec, size: int, generator: np.random.Generator) -> np.ndarray:
@@ -135,6 +111,8 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     """
 
     step_function = step
+    pay = Pay(success=1.0, failure=-1.0, step=0.0)
+    terminates_on_success = True
     truncates = False
     goals_move = True
 
@@ -148,8 +126,8 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         return 1 + self.spec.max_steps if self.evaluation else 256
 
     @cached_property
-    def task(self) -> Intercepting:
-        return Intercepting(self.spec)
+    def task(self) -> BoxTask:
+        return BoxTask(self, self.spec.grid_size)
 
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
         uniform = self._uniform(size, generator)
@@ -179,7 +157,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     def numbers(self) -> list[float]:
         spec = self.spec
         flags = spec.pushes_object, spec.fidelity == "described", policy_of(spec.prey).keeps
-        return [spec.grid_size, spec.interception_distance, spec.max_steps, *flags]
+        return [spec.interception_distance, spec.grid_size, spec.max_steps, *flags]
 
     def limits(self) -> list[float]:
         n, box = self.goal_size, self.spec.grid_size

@@ -1,19 +1,21 @@
 """The fixed policies of the prey (PPO-HER section 4; details from the released code).
 
 A prey is a function from the line of sight d = predator - prey and the random numbers of the step
-to the velocity of the prey's next move.  To add one, write its function here and add its name to
+to the velocity of the prey's next move.  To add one, write its function here and add it to
 `hindsight.specs.environments.predator_prey.PREYS`.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from hindsight.envs.step import GOAL_POLICY, Numbers
-from hindsight.io.compiled import FirstClass, compiled, entry_point, first_class
+from hindsight.nn.numba_cache import FirstClass, compiled, entry_point, first_class
+from hindsight.specs.environments.predator_prey import PREYS
+from hindsight.specs.errors import must_agree
 
 # The layout of a step's random numbers: a speed or mixing weight, an index, a vector [n], a vector
 # [n] that replaces the zero vector, and the first vector transformed to a normal distribution [n].
@@ -187,10 +189,12 @@ def policy_of(prey: str) -> Policy:
 
     It is looked up at run time, so that the fingerprint of a cell covers only its own prey.
     """
-    found = globals().get(prey)
-    if not isinstance(found, Policy):
-        raise LookupError(f"prey {prey!r} has a name but no function in hindsight.envs.prey")
+    found: Policy = globals()[prey]
     return found
+
+
+if not TYPE_CHECKING:  # fingerprints skip this: a cell depends only on its own prey
+    must_agree("prey", PREYS, [name for name, x in globals().items() if isinstance(x, Policy)])
 
 
 @entry_point

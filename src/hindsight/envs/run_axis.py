@@ -5,9 +5,9 @@ goal dictionary's keys: achieved goal, desired goal, observation.  A task define
 distribution of first observations; `Environments` runs [run, env] copies of it.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -16,8 +16,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.environment import Environment
-from hindsight.envs.step import GOAL_POLICY, Numbers, Step
-from hindsight.io.compiled import FirstClass, entry_point, first_class
+from hindsight.envs.step import (
+    GOAL_POLICY,
+    TERMINATED,
+    TRUNCATED,
+    Numbers,
+    Pay,
+    Step,
+    near,
+)
+from hindsight.nn.compiled import copy
+from hindsight.nn.numba_cache import FirstClass, compiled, entry_point, first_class
 from hindsight.specs.base import GOAL_KEYS, EnvironmentSpec
 from hindsight.streams import Purpose, stream
 
@@ -61,6 +70,106 @@ def _advance(
             )
 
 
+class TaskFunctions(NamedTuple):
+    """What compiled loops need to know about a task."""
+
+    step: Any  # `envs.step.STEP`
+    goal_policy: Any  # `envs.step.GOAL_POLICY`
+    achieves: Any  # `envs.step.ACHIEVES`
+    parameters: NDArray[np.float64]  # their `parameters` argument
+    pay: Pay
+    terminates_on_success: bool
+
+
+class Copies(NamedTuple):
+    """One run's environments for compiled loops, which update the first three in place."""
+
+    state: Numbers  # [env, obs]
+    elapsed: NDArray[np.int64]  # [env]
+    episode: NDArray[np.int64]  # [env]
+    beginnings: Numbers  # [env, held, obs], first observations; of episode e: index e modulo held
+    drawn: Numbers  # [rollout step, env, number], random numbers of the steps
+
+
+@compiled
+def step_once(
+    task: TaskFunctions, copies: Copies, env: int, t: int, action: Numbers, after: Numbers
+) -> int:
+    """Take the rollout's step `t` in one environment; returns its flags (`envs.step`).
+
+    `after` [obs] is the next observation, of the same episode even if that is over; then the next
+    episode begins.
+    """
+    state, elapsed = copies.state[env], copies.elapsed[env]
+    drawn = copies.drawn[t, env]
+    flags = task.step(task.goal_policy, task.parameters, state, elapsed, action, drawn, after)
+    copies.elapsed[env] += 1
+    copy(after, state)
+    if flags & (TERMINATED | TRUNCATED):
+        copies.episode[env] += 1
+        copies.elapsed[env] = 0
+        beginnings = copies.beginnings[env]
+        copy(beginnings[copies.episode[env] % len(beginnings)], state)
+    return int(flags)
+
+
+@entry_point
+def _compare(
+    achieves: Any,
+    parameters: NDArray[np.float64],
+    achieved: Numbers,
+    desired: Numbers,
+    success: NDArray[np.bool_],
+) -> None:
+    """Write whether goals are achieved, [n], for achieved and desired goals [n, goal]."""
+    for i in range(len(success)):
+        success[i] = achieves(parameters, achieved[i], desired[i])
+
+
+class NativeTask(ABC):
+    """Rewards and goal space of native environments (`relabel.task.Task`)."""
+
+    def __init__(self, env: "Environments[Any]") -> None:
+        self.env = env
+        self.terminates_on_success = env.terminates_on_success
+        self.threshold = float(env.parameters[0])
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rewards and successes [...], as the steps of the environments decide them."""
+        goals = torch.broadcast_tensors(next_achieved, desired)
+        rows = [x.float().cpu().reshape(-1, x.shape[-1]).contiguous().numpy() for x in goals]
+        found = np.empty(len(rows[0]), np.bool_)
+        _compare(self.env.achieves.address, self.env.parameters, *rows, found)
+        success = torch.from_numpy(found).to(desired.device).view(goals[0].shape[:-1])
+        pay = self.env.pay
+        reward = torch.where(terminated, pay.failure, pay.step)
+        return torch.where(success, pay.success, reward), success
+
+    @abstractmethod
+    def goals(self, uniform: Tensor) -> Tensor:
+        """See `Task.goals`."""
+
+    @abstractmethod
+    def contains(self, goals: Tensor) -> Tensor:
+        """See `Task.contains`."""
+
+
+class BoxTask(NativeTask):
+    """A task whose goal space is the box [-half_width, half_width]^n."""
+
+    def __init__(self, env: "Environments[Any]", half_width: float) -> None:
+        super().__init__(env)
+        self.half_width = half_width
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        return (2 * uniform - 1) * self.half_width
+
+    def contains(self, goals: Tensor) -> Tensor:
+        return (goals.abs() <= self.half_width).all(-1)
+
+
 class Environments(Environment, Generic[TaskSpec]):
     """Native environments [run, env] of one task.
 
@@ -71,7 +180,10 @@ class Environments(Environment, Generic[TaskSpec]):
     seeds: list[int]  # [run]
     episode: Tensor  # [run, env], number of the current episode
     step_function: FirstClass  # one step of one environment (`envs.step.STEP`)
-    parameters: NDArray[np.float64]  # [number], its `parameters` argument
+    achieves: FirstClass = near  # whether a goal is achieved (`envs.step.ACHIEVES`)
+    pay = Pay(success=0.0, failure=-1.0, step=-1.0)
+    terminates_on_success: bool  # whether achieving the desired goal ends the episode
+    parameters: NDArray[np.float64]  # [number], the functions' `parameters` argument
     drawn: Numbers  # [run, step, env, number], random numbers of this rollout's steps
     _t: int  # index of the next step in this rollout
     goals_move = False  # whether desired goals move during an episode, after the reward
@@ -140,6 +252,27 @@ class Environments(Environment, Generic[TaskSpec]):
         return Step.of(next_obs, found, self.goal_size)
 
     @property
+    def functions(self) -> TaskFunctions:
+        """The task for compiled loops."""
+        step, moves, achieves = (
+            x.address for x in (self.step_function, self.goal_policy, self.achieves)
+        )
+        ends = self.terminates_on_success
+        return TaskFunctions(step, moves, achieves, self.parameters, self.pay, ends)
+
+    def copies(self, run: int, n_steps: int) -> Copies:
+        """A run's environments for compiled loops, which take `n_steps` steps in all.
+
+        Call `draw_beginnings` at least every `block_size` of them, and `prepare_rollout` before.
+        """
+        drawn = self.drawn[run]
+        if not drawn.shape[-1]:
+            drawn = np.empty((n_steps, *drawn.shape[1:]), np.float32)
+        parts = (self.state, self.elapsed, self.episode, self.beginnings)
+        state, elapsed, episode, beginnings = (x[run].numpy() for x in parts)
+        return Copies(state, elapsed, episode, beginnings, drawn)
+
+    @property
     def goal_policy(self) -> FirstClass:
         """How desired goals move, `envs.step.GOAL_POLICY`."""
         return at_rest
@@ -151,7 +284,7 @@ class Environments(Environment, Generic[TaskSpec]):
 
     @abstractmethod
     def numbers(self) -> list[float]:
-        """The numbers that describe the task to its step function."""
+        """The numbers that describe the task to its functions; the first is a goal's threshold."""
 
     @abstractmethod
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:

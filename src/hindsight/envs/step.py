@@ -1,5 +1,6 @@
-"""One step of goal environments: its result, and the signature of a task's step function."""
+"""One step of goal environments: its result, and the signatures of a task's functions."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from numba import types
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.io.compiled import compiled
+from hindsight.nn.numba_cache import compiled, first_class
 
 #: A contiguous float32 array [...].
 Numbers = NDArray[np.float32]
@@ -28,6 +29,29 @@ STEP = types.FunctionType(
     types.int64(GOAL_POLICY, types.float64[::1], VECTOR, types.int64, VECTOR, VECTOR, VECTOR)
 )
 TERMINATED, TRUNCATED, SUCCESS = 1, 2, 4
+
+#: Whether a goal is achieved: `(parameters, achieved, desired)`, of goals [goal].
+ACHIEVES = types.FunctionType(types.boolean(types.float64[::1], VECTOR, VECTOR))
+
+
+class Pay(NamedTuple):
+    """The reward of a step, by what it did."""
+
+    success: float  # it achieved the desired goal
+    failure: float  # it ended the episode without
+    step: float  # neither
+
+
+@compiled
+def is_near(parameters: NDArray[np.float64], achieved: Numbers, desired: Numbers) -> bool:
+    """Whether two goals are at most `parameters[0]` apart, in float64."""
+    squares = 0.0
+    for i in range(len(achieved)):
+        squares += (np.float64(achieved[i]) - np.float64(desired[i])) ** 2
+    return math.sqrt(squares) <= parameters[0]
+
+
+near = first_class(ACHIEVES)(is_near)
 
 
 @compiled

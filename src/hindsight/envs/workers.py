@@ -4,8 +4,8 @@ Each worker steps several environments in turn.  A message to it and back costs 
 robot arm's step, however many environments it steps.  Does not import torch.
 
 Checkpoints work without access to an environment's internals: its state follows from its seed, the
-episode number and the actions so far, so it is restored by replaying these actions.  This requires
-a deterministic environment.
+episode number and the actions so far, so it is restored by replaying these actions.  An environment
+that is then elsewhere begins its next episode instead.
 """
 
 import multiprocessing
@@ -18,21 +18,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Literal
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.envs.facts import LARGEST_REWARD
+from hindsight.envs.facts import LARGEST_REWARD, Constancy, finite_row
 from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
-from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.specs.spaces import action_of, row_of
+from hindsight.specs.gymnasium import GymnasiumSpec, TheOnlyOne
+from hindsight.specs.spaces import action_of
 from hindsight.streams import Purpose, stream
 
 #: An environment: its run's seed, and its index within the run.
 Slot = tuple[int, int]
+#: A method of the environments with its arguments.
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+#: An episode can be replayed up to this length.
+LONGEST_REPLAY = 10_000
 
 
 def episode_seed(slot: Slot, purpose: Purpose, episode: int) -> int:
@@ -47,7 +52,8 @@ def row_type(spec: GymnasiumSpec) -> np.dtype[Any]:
     fields: list[Any] = [
         ("episode", np.int64),  # number of the current episode
         ("elapsed", np.int64),  # its steps so far
-        ("actions", np.float32, (spec.step_limit, spec.action_size)),  # its actions, or choices
+        # its actions, or choices; of a very long episode, the last place has the latest
+        ("actions", np.float32, (min(spec.step_limit, LONGEST_REPLAY), spec.action_size)),
         ("obs", np.float32, (spec.observation_size,)),  # before the next action
         ("next_obs", np.float32, (spec.observation_size,)),  # after the last action
         ("rest", np.float32),  # part of the last reward that goals do not explain
@@ -63,28 +69,34 @@ class Instances:
 
     def __init__(
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, memory: Any,
-        numbers: Sequence[int],
+        calls: Sequence[Call], numbers: Sequence[int],
     ) -> None:  # fmt: skip
-        """`memory` holds the rows of all environments; those with these `numbers` are ours."""
+        """`memory` holds the rows of all environments; those with these `numbers` are ours.
+
+        `calls` are methods to call in every new environment.
+        """
         self.spec, self.slots, self.purpose, self.numbers = spec, slots, purpose, numbers
+        self.calls = calls
         self.rows = np.frombuffer(memory, row_type(spec))
         self._envs: dict[int, gym.Env[Any, Any]] = {}
+        self._watches: dict[int, Constancy] = {}
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = spec.facts
         #: What is being done, for messages.
         self._doing = ""
 
-    def do(self, what: Literal["restore", "step"]) -> None:
-        """Restore or step each active environment.
+    def do(self, what: str, *arguments: Any) -> dict[int, Any]:
+        """Execute a command for each active environment; returns the results by its number.
 
         Raises EnvironmentFailure, which says where and when, if an environment fails.
         """
+        found = {}
         for i in self.numbers:
             if not self.rows[i]["active"]:
                 continue
             try:
-                getattr(self, f"_{what}")(i)
+                found[i] = getattr(self, f"_{what}")(i, *arguments)
             except EnvironmentFailure:
                 raise
             except Exception as error:
@@ -94,23 +106,46 @@ class Instances:
                     f"{env} of the run with seed {seed})",
                     error,
                 ) from error
+        return found
 
     def _restore(self, i: int) -> None:
-        """Bring an environment to the state of its row, by replaying the episode's actions."""
+        """Bring an environment to the state of its row, by replaying the episode's actions.
+
+        The next episode begins if they lead elsewhere.
+        """
+        row = self.rows[i]
         if i not in self._envs:
             self._doing = "making the environment for the start"
-            self._envs[i] = self.spec.make()
+            self._envs[i] = env = self.spec.make()
+            if isinstance(env, TheOnlyOne) and len(self.slots) > 1:
+                raise ValueError(f"{env.why}, so it trains one run: set seeds and n_envs to 1")
+            self._watches[i] = self.facts.watch(env)
+            for call in self.calls:
+                self._call(i, *call)
+        there, elapsed = row["obs"].copy(), int(row["elapsed"])
         self._begin(i)
-        for t in range(int(self.rows[i]["elapsed"])):
-            self._doing = f"replay of step {t + 1}"
-            action = action_of(self.facts.action, self.rows[i]["actions"][t])
-            self._observe(i, "obs", self._envs[i].step(action)[0])
+        if elapsed and not (self._replayed(i, elapsed) and np.array_equal(row["obs"], there)):
+            self._begin_next(i)
+
+    def _replayed(self, i: int, steps: int) -> bool:
+        """Replay the first steps of an episode; returns whether it goes on after them."""
+        actions = self.rows[i]["actions"]
+        if steps > len(actions):
+            return False
+        with suppress(Exception):  # not of the state that it is in
+            for values in actions[:steps]:
+                obs, _, *over, _ = self._envs[i].step(action_of(self.facts.action, values))
+                self._observe(i, "obs", obs)
+                if any(over):
+                    return False
+            return True
+        return False
 
     def _step(self, i: int) -> None:
         """Step an environment; if its episode is over, `obs` is the start of the next one."""
         self._doing = f"step {int(self.rows[i]['elapsed']) + 1}"
         row, facts, pursued = self.rows[i], self.facts, self._desired[i]
-        action = action_of(facts.action, row["actions"][row["elapsed"]])
+        action = action_of(facts.action, row["actions"][place_of(row)])
         obs, reward, terminated, truncated, info = self._envs[i].step(action)
         if not abs(float(reward)) <= LARGEST_REWARD:  # also true for NaN
             raise ValueError(
@@ -119,12 +154,13 @@ class Instances:
         self._observe(i, "next_obs", obs)
         achieved = facts.goal_of(obs, "achieved_goal")
         success = facts.is_success(pursued, obs, info)
+        self._watches[i].check(achieved, pursued, info)
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
             facts.check_ending(achieved, goals, terminated, truncated, success)
         rest = moved = 0.0
         if self.spec.rest != "drop" or not np.array_equal(*goals):
-            rest, moved = facts.beyond(float(reward), achieved, goals, info)
+            rest, moved = facts.beyond(float(reward), achieved, goals)
             if rest and self.spec.rest == "refuse":
                 said = float(reward) - rest
                 raise ValueError(
@@ -134,12 +170,20 @@ class Instances:
         row["rest"], row["beyond"] = rest, moved + (rest if self.spec.rest == "keep" else 0.0)
         row["outcome"] = terminated, truncated and not terminated, success
         if terminated or truncated:
-            row["episode"] += 1
-            row["elapsed"] = 0
-            self._begin(i)
+            self._begin_next(i)
         else:
             row["elapsed"] += 1
             row["obs"] = row["next_obs"]
+
+    def _call(self, i: int, name: str, arguments: Sequence[Any], options: Any) -> Any:
+        """Call a method of an environment."""
+        self._doing = f"{name}()"
+        return self._envs[i].get_wrapper_attr(name)(*arguments, **options)
+
+    @property
+    def only(self) -> TheOnlyOne | None:
+        """The only instance of the environment, if no other can be made."""
+        return next((env for env in self._envs.values() if isinstance(env, TheOnlyOne)), None)
 
     def close(self) -> None:
         """Close the environments; their own errors no longer matter."""
@@ -147,19 +191,28 @@ class Instances:
             with suppress(Exception):
                 self._envs.popitem()[1].close()
 
+    def _begin_next(self, i: int) -> None:
+        """Reset to the start of the next episode."""
+        self.rows[i]["episode"] += 1
+        self.rows[i]["elapsed"] = 0
+        self._begin(i)
+
     def _begin(self, i: int) -> None:
         """Reset to the start of the current episode."""
         self._doing = "reset"
         seed = episode_seed(self.slots[i], self.purpose, int(self.rows[i]["episode"]))
+        self._watches[i].begin()
         self._observe(i, "obs", self._envs[i].reset(seed=seed)[0])
 
     def _observe(self, i: int, field: str, obs: dict[str, Any]) -> None:
         """Write an observation into a field: achieved goal, desired goal, observation."""
-        numbers = row_of(obs, self.facts.spaces)
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"an observation is not finite: {obs}")
-        self.rows[i][field] = numbers
+        self.rows[i][field] = finite_row(obs, self.facts.spaces)
         self._desired[i] = self.facts.goal_of(obs, "desired_goal")
+
+
+def place_of(rows: Any) -> Any:
+    """Where the next action of each row is stored among its actions."""
+    return np.minimum(rows["elapsed"], rows["actions"].shape[-2] - 1)
 
 
 class Pool:
@@ -169,8 +222,9 @@ class Pool:
     """
 
     def __init__(
-        self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, workers: int | None
-    ) -> None:
+        self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, workers: int | None,
+        calls: Sequence[Call] = (),
+    ) -> None:  # fmt: skip
         count = min(len(os.sched_getaffinity(0)) if workers is None else workers, len(slots))
         if multiprocessing.current_process().daemon:  # which may start no processes
             count = 0
@@ -184,19 +238,16 @@ class Pool:
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
         if count <= 1:
-            self._here = Instances(spec, slots, purpose, memory, range(len(slots)))
-            #: Ends the workers; called at the latest when this object is deleted.
-            self.close: Any = weakref.finalize(self, self._here.close)
-            return
+            self._here = Instances(spec, slots, purpose, memory, calls, range(len(slots)))
         # A forked process knows the environments registered here.
         context = multiprocessing.get_context("fork")
-        for i in range(count):
+        for i in range(count if count > 1 else 0):
             ours, theirs = context.Pipe()
             # Each run's environments are spread over workers, which balances the load if runs end.
             numbers = range(i, len(slots), count)
             process = context.Process(
                 target=_work,
-                args=((spec, slots, purpose, memory, numbers), theirs, os.getpid()),
+                args=((spec, slots, purpose, memory, calls, numbers), theirs, os.getpid()),
                 name=f"{spec.id}-{i}",
                 daemon=True,
             )
@@ -204,28 +255,46 @@ class Pool:
             theirs.close()
             self._connections.append(ours)
             self._processes.append(process)
-        self.close = weakref.finalize(self, _end, self._connections, self._processes)
+        #: Ends the workers; called at the latest when this object is deleted.
+        self.close: Any = weakref.finalize(
+            self, _end, self._here, self._connections, self._processes
+        )
+        _pools.add(self)
 
-    def do(self, what: Literal["restore", "step"]) -> None:
-        """Restore or step all environments; see `Instances.do`."""
-        if self._here is not None:
-            with others_code(self.spec.called):
-                self._here.do(what)
-            return
+    @property
+    def only(self) -> TheOnlyOne | None:
+        """The only instance of the environment, if no other can be made."""
+        return None if self._here is None else self._here.only
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the environments are in the state that their rows say.
+
+        They are not after an error, in a fork of this process, or if others used the only instance.
+        """
+        taken = self.only is not None and self.only.is_taken
+        return self.close.alive and not taken
+
+    def do(self, what: str, *arguments: Any) -> dict[int, Any]:
+        """Execute a command for all environments, see `Instances.do`; an error ends the pool."""
         try:
+            if self._here is not None:
+                with others_code(self.spec.called):
+                    return self._here.do(what, *arguments)
             with awaited(self.spec.called):
                 for connection in self._connections:
-                    connection.send(what)
+                    connection.send((what, *arguments))
                 answers = [connection.recv() for connection in self._connections]
-        except KeyboardInterrupt:
+        except (EOFError, ConnectionError) as error:
+            raise self._died() from error
+        except BaseException:
             self.close()
             raise
-        except (EOFError, OSError) as error:
-            raise self._died() from error
-        failures, self.seconds = zip(*answers, strict=True)
+        failures, self.seconds, found = zip(*answers, strict=True)
         if any(failures):
             self.close()
             raise EnvironmentFailure(next(filter(None, failures)))
+        return {number: result for each in found for number, result in each.items()}
 
     def _died(self) -> EnvironmentFailure:
         """The error for a worker that died."""
@@ -236,10 +305,7 @@ class Pool:
                 code = process.exitcode or 0
                 how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
         self.close()
-        return EnvironmentFailure(
-            f"{self.spec.called}: a process that steps it {how}; the last checkpoint is intact, "
-            "and the same command continues from it"
-        )
+        return EnvironmentFailure(f"{self.spec.called}: a process that steps it {how}")
 
 
 def _work(of: tuple[Any, ...], connection: Connection, parent: int) -> None:
@@ -248,14 +314,19 @@ def _work(of: tuple[Any, ...], connection: Connection, parent: int) -> None:
     for which in SIGNALS:  # the main process handles interrupts
         signal.signal(which, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    while (what := connection.recv()) != "end":
-        failure = ""
+    while (command := connection.recv()) != "end":
+        failure, found = "", {}
         try:
             with others_code(instances.spec.called):
-                instances.do(what)
+                found = instances.do(*command)
+                ForkingPickler.dumps(found)
         except EnvironmentFailure as error:
             failure = str(error)
-        connection.send((failure, time.process_time()))
+        except Exception as error:
+            failure = (
+                f"{instances.spec.called}: its answer cannot be sent to another process: {error}"
+            )
+        connection.send((failure, time.process_time(), found if not failure else {}))
     instances.close()
 
 
@@ -263,11 +334,32 @@ def _end_with(parent: int) -> None:
     """End this worker when its parent process ends, even during a step that hangs."""
     while os.getppid() == parent:
         time.sleep(1.0)
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _end(connections: list[Connection], processes: list[BaseProcess]) -> None:
-    """Ask the workers to end; kill those that do not."""
+#: The pools of this process.
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """In a fork of this process, never end its workers, nor close its environments."""
+    for pool in _pools:
+        pool.close.detach()
+        # At its exit, a process terminates and joins all of these.
+        multiprocessing.process._children.difference_update(pool._processes)  # type: ignore[attr-defined]
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+def _end(
+    here: Instances | None,
+    connections: list[Connection],
+    processes: list[BaseProcess],
+) -> None:
+    """Close the environments here, or ask the workers to end and kill those that do not."""
+    if here is not None:
+        here.close()
     for connection in connections:
         with suppress(OSError):
             connection.send("end")

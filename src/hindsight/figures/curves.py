@@ -86,7 +86,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     found = _read(tables, own)
     if not found:
         raise NoResults
-    unlike = _timed_unlike(tables, own) if spec.x == "minutes" else set()
+    unlike = _on_another_processor(tables, own) if spec.x == "minutes" else set()
     drawn = {key: curve for key, curve in found.items() if key[1] not in unlike}
     unit, x_label = _scale_x(own, drawn)
     drawn = {key: curve.in_units(unit) for key, curve in drawn.items()}
@@ -137,7 +137,7 @@ def _read(tables: Tables, own: Grid) -> dict[tuple[str, Key], Curve]:
     return found
 
 
-def _timed_unlike(tables: Tables, own: Grid) -> set[Key]:
+def _on_another_processor(tables: Tables, own: Grid) -> set[Key]:
     """Return the cells timed on another processor than the first line of their panel."""
     rows = by_condition(tables.read("summary.csv"))
     timed = {key: str(own["timed_on"].iloc[0]).split(",")[0] for key, own in rows.items()}

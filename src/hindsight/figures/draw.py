@@ -2,22 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from matplotlib.figure import Figure
 
 from hindsight.figures import curves, environment, learned, panels, points, style
-from hindsight.figures.specs import FigureSpec, specs_of
+from hindsight.figures.specs import FigureSpec, Kind, made_from, specs_of
 from hindsight.figures.tables import Tables
-from hindsight.io.checksums import check_tables
+from hindsight.io.records import Making
 from hindsight.io.startup import side_by_side
+from hindsight.specs.errors import must_agree
 
-KINDS = {
+DRAWERS = {
     "curves": curves.draw,
     "along": points.along,
     "intervals": points.intervals,
     "episodes": environment.draw,
     "learned": learned.draw,
 }
+must_agree("kind of figure", get_args(Kind), DRAWERS)
 
 
 def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
@@ -25,7 +28,7 @@ def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
     tables = Tables(folder, spec.fidelity)
     with style.styled(paper=paper):
         try:
-            return KINDS[spec.kind](tables, spec)
+            return DRAWERS[spec.kind](tables, spec)
         except panels.NoResults:
             return panels.nothing(tables, spec)
 
@@ -52,14 +55,27 @@ def draw(
     return style.save(figure, out_stem, kinds=kinds, paper=paper)
 
 
-def draw_all(out: Sequence[Path], folders: dict[str, Path], processes: int = 1) -> None:
-    """Draw PNG files, each named after its figure, from the experiments' folders.
+def draw_all(
+    out: Sequence[Path],
+    tables: Path,
+    episodes: Path,
+    processes: int = 1,
+    planned: str | None = None,
+) -> None:
+    """Draw PNG files, each named after its figure, from a source's folder of tables.
+
+    episodes: the file that the figure of the environment is drawn from. `planned`: see `Making`.
 
     Raises:
         DamagedError: tables were changed after they were written.
+        FileError: the code is not the planned one, or code or tables changed meanwhile.
     """
-    specs = specs_of(folders)
-    sources = {path: folders[specs[path.stem].experiment] for path in out}
-    check_tables(dict.fromkeys(sources.values()))
-    todo = [(path.stem, sources[path].parent, path.with_suffix(""), ("png",)) for path in out]
+    specs = specs_of(path.name for path in tables.glob("*/"))
+    sources = [made_from(specs[path.stem].experiment, tables, episodes) for path in out]
+    making = Making("figures", dict.fromkeys(name for some in sources for name in some), planned)
+    todo = [
+        (path.stem, Path(source).parents[1], path.with_suffix(""), ("png",))
+        for path, (source, *_) in zip(out, sources, strict=True)
+    ]
     side_by_side(draw, todo, processes)
+    making.record(out[0], out[1:])

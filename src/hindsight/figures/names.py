@@ -16,7 +16,7 @@ CONDITIONS = {condition_name(spawn, prey): (spawn, prey) for spawn in SPAWNS for
 
 
 def axis_label(key: str) -> str:
-    return str(DOCUMENT["keys"].get(key, {}).get("label", key))
+    return str(DOCUMENT.keys.get(key, {}).get("label", key))
 
 
 def number(value: float) -> str:
@@ -26,7 +26,7 @@ def number(value: float) -> str:
 
 def level_label(level: Mapping[str, Any]) -> str:
     """Return a level in the papers' symbols: `r = 0.5`, `future k = 4`; `final` implies k = 1."""
-    known = DOCUMENT["keys"]
+    known = DOCUMENT.keys
     words = [
         value
         if isinstance(value, str)

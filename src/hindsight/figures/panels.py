@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -68,7 +68,7 @@ def fitted(spec: FigureSpec, entries: Sequence[Entry]) -> FigureSpec:
     places = {entry["condition"] for entry in entries if entry["spawn"]}
     if "spawn" in spec.rows and 0 < len(places) <= len(PREYS) and spec.columns == "prey":
         rows = tuple(facet for facet in spec.rows if facet != "spawn")
-        return replace(spec, rows=rows, columns="place")
+        return spec.model_copy(update={"rows": rows, "columns": "place"})
     return spec
 
 

@@ -1,7 +1,6 @@
 """Draw values with intervals: along a swept number, or in rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -198,7 +197,7 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     """
     (facet,) = spec.rows
     outer = "task" if spec.columns == "task" else MEASURE
-    frame = replace(spec, rows=(), columns=outer)
+    frame = spec.model_copy(update={"rows": (), "columns": outer})
     grid = panels.grid(tables, frame, WIDE)
     found = read(tables, spec)
     entries = list({key_of(e): e for panel in grid.panels for e in panel.entries}.values())

@@ -2,53 +2,58 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import yaml
+from pydantic import Field
 
-from hindsight.specs.config import EPISODES
-from hindsight.specs.reading import YAML
+from hindsight.io.records import RECORD
+from hindsight.specs.base import Positive, Spec
+from hindsight.specs.config import AUTHORS, EPISODES, MAIN_EXPERIMENT, PICTURE, FolderName, Role
+from hindsight.specs.errors import validated
+from hindsight.specs.reading import read_keys
 
 TABLE = Path(__file__).parent / "figures.yaml"
 #: What a figure's name ends with, by fidelity.
 ENDINGS = {"released": "", "described": "_described"}
+#: How a figure is drawn: `DRAWERS` in draw.py.
+Kind = Literal["curves", "along", "intervals", "episodes", "learned"]
+#: Offset, and lengths of dashes and gaps.
+Dashes = tuple[float, tuple[float, ...]]
+#: Matplotlib's.
+Marker = Literal["o", "s", "^", "v", "<", ">", "D", "d", "p", "h", "H", "8", "*", "P", "X"]
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(Spec):
     """What an axis shows: a column of one of an experiment's tables.
 
     Attributes:
-        table: seed_curves, evaluations or runs (.parquet) or, with `bounds`, a table with a row per
-            cell (.csv).
+        table: seed_curves, evaluations or runs (.parquet), or m_c, which has a row per cell (.csv).
         limits: the limits of the axis; None: fit to the data.
         centre: `mean` with a bootstrap interval, or `share` with Wilson's.
         over: whether to show a run's gain over the baseline's run of the same seed.
-        bounds: the columns of the interval.
+        bounds: the columns of the interval, which m_c has.
         unit: what values are divided by.
         role: show only arms with this role, if others have the same values.
     """
 
     column: str
     label: str
-    table: str
+    table: Literal["seed_curves", "evaluations", "runs", "m_c"]
     limits: tuple[float, float] | None = None
     log: bool = False
-    centre: str = "mean"
+    centre: Literal["mean", "share"] = "mean"
     over: bool = False
     bounds: tuple[str, str] | None = None
-    unit: float = 1.0
-    role: str = ""
+    unit: Positive = 1.0
+    role: Role | None = None
 
 
-@dataclass(frozen=True)
-class FigureSpec:
+class FigureSpec(Spec):
     """One figure.
 
     Attributes:
-        kind: a key of `KINDS` in `draw`.
+        kind: a key of `DRAWERS` in `draw`.
         x: the clock of `curves`, or the swept key of `along`.
         rows, columns, lines: facets that separate the plan's entries: arm, spawn, prey, place,
             task, measure, any key, or "line" for the arm with its level.
@@ -60,63 +65,86 @@ class FigureSpec:
         mark_best: whether to mark the best level, and cells that never learn.
     """
 
-    experiment: str
-    kind: str
+    kind: Kind
     title: str
     caption: str
-    fidelity: str = ""
-    measures: tuple[str, ...] = ("return",)
+    experiment: str = ""
+    measures: Annotated[tuple[str, ...], Field(min_length=1)] = ("return",)
     x: str = "env_steps"
     rows: tuple[str, ...] = ("spawn",)
     columns: str = "prey"
     lines: str = "arm"
-    roles: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()
     arms: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    alone: tuple[str, ...] = ()
+    alone: tuple[Any, ...] = ()
     shade: tuple[float, float] | None = None
     authors: bool = False
     mark_best: bool = False
+    #: Set by this module; figures.yaml leaves it out.
+    fidelity: Annotated[str, Field(max_length=0)] = ""
 
 
-def frozen(value: Any) -> Any:
-    """Turn lists into tuples, all the way down."""
-    if isinstance(value, dict):
-        return {key: frozen(item) for key, item in value.items()}
-    return tuple(map(frozen, value)) if isinstance(value, list) else value
+class LookSpec(Spec):
+    """The look of a line; what is not given is as in `style.Look`."""
+
+    colour: Annotated[str, Field(pattern="^#[0-9A-Fa-f]{6}$")]
+    line: Dashes | None = None
+    marker: Marker | tuple[int, int, int] = "o"
+    width: Positive = 1.5
+
+
+class Method(LookSpec):
+    """The name and look of arms with these keys."""
+
+    arm: dict[str, Any]
+    name: str
+
+
+class Document(Spec):
+    """The content of figures.yaml."""
+
+    words: dict[str, str]
+    measures: dict[str, Measure]
+    keys: dict[str, dict[Literal["label", "symbol"], str]]
+    dashes: tuple[Dashes, ...]
+    swept: dict[str, LookSpec]
+    looks: tuple[Method, ...]
+    without: tuple[str, ...]
+    of_any: dict[FolderName, FigureSpec]
+    figures: dict[FolderName, FigureSpec]
 
 
 #: The content of figures.yaml, and its measures by name.
-DOCUMENT: Mapping[str, Any] = yaml.load(TABLE.read_text(encoding="utf-8"), YAML)
-MEASURES = {name: Measure(**frozen(what)) for name, what in DOCUMENT["measures"].items()}
+DOCUMENT = validated(Document, read_keys(TABLE), f"{TABLE}")
+MEASURES = DOCUMENT.measures
 
 
-def _specs(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, FigureSpec]:
-    words = DOCUMENT["words"]
+def _specs(figures: Mapping[str, FigureSpec], **more: str) -> dict[str, FigureSpec]:
     found: dict[str, FigureSpec] = {}
-    for name, what in figures.items():
-        caption = " ".join(what["caption"].format(**words).split())
-        spec = FigureSpec(**frozen(what) | {"caption": caption})
-        endings = {"": ""} if spec.kind == "episodes" else ENDINGS
-        found |= {name + end: replace(spec, fidelity=of) for of, end in endings.items()}
+    for name, spec in figures.items():
+        caption = spec.caption
+        for word, text in DOCUMENT.words.items():
+            caption = caption.replace(f"{{{word}}}", text)
+        values = {"caption": " ".join(caption.split()), **more}
+        for of, end in ({"": ""} if spec.kind == "episodes" else ENDINGS).items():
+            found[name + end] = spec.model_copy(update={**values, "fidelity": of})
     return found
 
 
 #: All figures of the project's own experiments, by name.
-FIGURES = _specs(DOCUMENT["figures"])
+FIGURES = _specs(DOCUMENT.figures)
 
 
 def specs_of(experiments: Iterable[str]) -> dict[str, FigureSpec]:
     """Return FIGURES, and the default figures of those experiments that have none among them."""
-    known = {spec.experiment for spec in FIGURES.values()} | set(DOCUMENT["without"])
+    known = {spec.experiment for spec in FIGURES.values()} | set(DOCUMENT.without)
     found = dict(FIGURES)
     for name in experiments:
         if name not in known:
-            found |= _specs({
-                f"{figure}_{name}": {"experiment": name} | what
-                for figure, what in DOCUMENT["of_any"].items()
-            })  # fmt: skip
+            own = {f"{figure}_{name}": spec for figure, spec in DOCUMENT.of_any.items()}
+            found |= _specs(own, experiment=name)
     return found
 
 
@@ -127,6 +155,14 @@ def names_for(experiment: str, fidelities: Sequence[str]) -> list[str]:
         for name, spec in specs_of([experiment]).items()
         if spec.experiment == experiment and spec.fidelity in ("", *fidelities)
     ]
+
+
+def made_from(experiment: str, tables: Path, episodes: Path) -> list[str]:
+    """Return the files that stand for all that an experiment's figures are drawn from."""
+    if experiment == PICTURE:
+        return [str(episodes)]
+    authors = [str(AUTHORS)] if experiment == MAIN_EXPERIMENT and AUTHORS.exists() else []
+    return [str(tables / experiment / RECORD), *authors]
 
 
 def names_there(tables_root: Path) -> list[str]:

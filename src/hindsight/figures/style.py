@@ -28,7 +28,7 @@ from PIL import Image
 
 from hindsight.analysis.arms import SET
 from hindsight.figures.names import axis_label
-from hindsight.figures.specs import DOCUMENT, frozen
+from hindsight.figures.specs import DOCUMENT, LookSpec
 from hindsight.io.files import write_whole
 
 TEXT, FAINT, LINES, BAND, ALARM = "#222222", "#767676", "#D0D0D0", "#EFE3C8", "#B00020"
@@ -101,14 +101,14 @@ class Look:
 VARIED = object()  # the value of a key that the experiment varies
 
 
-def _look(what: Mapping[str, Any]) -> Look:
-    return Look(**{key: x for key, x in frozen(what).items() if key not in ("arm", "name")})
+def _look(what: LookSpec) -> Look:
+    return Look(**what.model_dump(include=set(LookSpec.model_fields), exclude_unset=True))
 
 
 #: The looks of methods by name.
-METHODS = {what["name"]: _look(what) for what in DOCUMENT["looks"]}
+METHODS = {what.name: _look(what) for what in DOCUMENT.looks}
 #: Looks of swept words.
-WORDS = {word: _look(what) for word, what in DOCUMENT["swept"].items()}
+WORDS = {word: _look(what) for word, what in DOCUMENT.swept.items()}
 _MARKERS = "^Dv<>ph8"
 
 
@@ -122,8 +122,8 @@ def method_of(entry: Mapping[str, Any]) -> str:
     def has(key: str, value: Any) -> bool:
         return what.get(key) is not None if value == SET else bool(what.get(key) == value)
 
-    looks = DOCUMENT["looks"]
-    found = (look["name"] for look in looks if all(has(k, v) for k, v in look["arm"].items()))
+    looks = DOCUMENT.looks
+    found = (look.name for look in looks if all(has(k, v) for k, v in look.arm.items()))
     return next(found, str(entry["arm"]))
 
 

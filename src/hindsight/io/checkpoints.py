@@ -1,36 +1,42 @@
-"""Files of tensors, numbers, strings, lists and dictionaries: checkpoints, policies, buffers."""
+"""Files of tensors, numbers, strings, lists and dictionaries: checkpoints, policies, buffers.
 
-import pickletools
-import re
+They are safetensors files.  A tensor's name is its path in the state, such as `rows`.  The metadata
+hold everything else as JSON, and in it a checksum of the file, which the format lacks.
+"""
+
+import hashlib
+import json
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
-from zipfile import ZipFile
+from zipfile import is_zipfile
 
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
-from hindsight.io.files import DamagedError, FileError, must_be_stored, reason, write_whole
+from hindsight.io.files import DamagedError, FileError, must_be_regular, reason, write_whole
 
-#: Upper bound on the values in a checkpoint; a shared list counts every time it is referenced.
-MOST_VALUES = 10**7
-#: The classes and functions named in what `save` writes.  torch's loader also calls others, such as
-#: `bytearray`, whose argument is a size.
-NAMED = re.compile(r"torch\._utils _rebuild_tensor_v2|torch \w+Storage|collections OrderedDict")
+Tensors = dict[str, np.ndarray[Any, Any]]
+#: The metadata's only key (safetensors writes several in any order), and keys in its JSON: the
+#: checksum, and what stands for a tensor.
+STATE, CHECKSUM, TENSOR = "hindsight", "sha256", "$tensor"
+#: Largest number of characters of the JSON, so that a small file cannot fill the memory.
+LONGEST_TEXT = 10**7
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint or a policy: tensors, numbers, strings, lists and dictionaries."""
+    tensors: Tensors = {}
+    text = json.dumps({CHECKSUM: "", **_without_tensors(state, "", tensors)})
+    metadata = {STATE: text.replace('""', f'"{_checksum(text, tensors)}"', 1)}
 
     def write(beside: Path) -> None:
-        # torch reports a full disk as an "iostream error".  Writing through Python's file raises an
-        # OSError, but torch then fails to close the archive and raises a RuntimeError instead.
-        with beside.open("wb") as file:
-            try:
-                torch.save(state, file)
-            except RuntimeError as error:
-                if isinstance(error.__context__, OSError):
-                    raise error.__context__ from None
-                raise
+        try:
+            save_file(tensors, beside, metadata)
+        except SafetensorError as error:  # "... I/O error: File too large (os error 27)"
+            why = reason(error).rpartition("I/O error: ")[2].partition(" (os error")[0]
+            raise OSError(why) from error
 
     write_whole(path, write)
 
@@ -43,31 +49,56 @@ def load(path: Path) -> dict[str, Any]:
         FileError: the file cannot be read.
     """
     if path.suffix == ".parquet":  # of the same name, and whole: not to be set aside
-        raise FileError(f"{path}: holds curves; policies are .pt files, as in results/policies")
+        raise FileError(f"{path}: holds curves; policies are in results/policies")
+    must_be_regular(path)
     try:
-        must_be_stored(path)
-        # torch does not check the checksums of its archive.
-        with ZipFile(path) as archive:
-            broken = archive.testzip()
-            for entry in archive.infolist():
-                if entry.filename.lower().endswith(".pkl"):
-                    _must_be_plain(archive.read(entry))
-        if broken is not None:
-            raise DamagedError(f"{path}: is damaged: the checksum of {broken} is wrong", path)
-        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-        _must_hold_what_they_say(state)
-    except FileError:
-        raise
+        # Opened here, too, for the system's error if that fails.
+        with path.open("rb"), safe_open(path, "np") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            text = (file.metadata() or {}).get(STATE, "")
+        if len(text) > LONGEST_TEXT:
+            raise ValueError(f"it has more than {LONGEST_TEXT:,} characters of JSON")
+        left = dict(tensors)
+
+        def with_tensor(part: dict[str, Any]) -> Any:
+            # Each tensor once, so that the state is no larger than the file.
+            return torch.from_numpy(left.pop(part[TENSOR])) if part.keys() == {TENSOR} else part
+
+        state: dict[str, Any] = json.loads(text, object_hook=with_tensor)
+        found = state.pop(CHECKSUM)
+        if found != _checksum(text.replace(f'"{found}"', '""', 1), tensors):
+            raise ValueError("its checksum is wrong")
+        return state
     except Exception as error:  # an unrelated file can make the loader raise anything
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {reason(error)}") from error
-        # torch's message explains at length how to load unsafe objects anyway.
-        refused = isinstance(error, UnpicklingError)
-        why = "the safe loader refuses what is in it" if refused else reason(error)
-        raise DamagedError(f"{path}: is damaged, or not a checkpoint: {why}", path) from error
-    if not isinstance(state, dict):
-        raise DamagedError(f"{path}: is not a checkpoint", path)
-    return state
+        if path.suffix == ".pt" and is_zipfile(path):
+            why = "was written by hindsight 1.0; CHANGELOG.md says how to convert it"
+            raise FileError(f"{path}: {why}") from None
+        why = "is damaged, or was not written by hindsight 1.1 or newer"
+        raise DamagedError(f"{path}: {why}: {reason(error)}", path) from error
+
+
+def _without_tensors(value: Any, name: str, tensors: Tensors) -> Any:
+    """A nested state with tensors replaced by their names, under which `tensors` receives them."""
+    if isinstance(value, torch.Tensor):
+        tensors[name] = value.detach().cpu().contiguous().numpy()
+        return {TENSOR: name}
+    if isinstance(value, dict):
+        parts = {key: (part, f"{name}/{key}" if name else key) for key, part in value.items()}
+        return {key: _without_tensors(*part, tensors) for key, part in parts.items()}
+    if isinstance(value, list | tuple):
+        return [_without_tensors(part, f"{name}/{i}", tensors) for i, part in enumerate(value)]
+    return value
+
+
+def _checksum(text: str, tensors: Tensors) -> str:
+    """SHA-256 of the JSON, and of the tensors' names, types, shapes and values."""
+    digest = hashlib.sha256(text.encode())
+    for name, values in sorted(tensors.items()):
+        digest.update(f"\0{name} {values.dtype} {values.shape}\0".encode())
+        digest.update(values.data)
+    return digest.hexdigest()
 
 
 def shapes(state: Any) -> Any:
@@ -77,30 +108,3 @@ def shapes(state: Any) -> Any:
     if isinstance(state, torch.Tensor):
         return state.shape, state.dtype
     return len(state) if isinstance(state, list) else None
-
-
-def _must_be_plain(data: bytes) -> None:
-    """Raise UnpicklingError for a pickle that names anything but what `save` writes."""
-    for op, argument, _ in pickletools.genops(data):
-        if op.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not NAMED.fullmatch(str(argument)):
-            raise UnpicklingError(f"it names {argument}")
-
-
-def _must_hold_what_they_say(state: Any) -> None:
-    """Raise ValueError for a small file that would expand to far more than it stores.
-
-    That is a tensor that repeats its storage, as with stride 0, or nested lists that share their
-    elements, which would take forever to walk.
-    """
-    todo, count = [state], 0
-    while todo:
-        value = todo.pop()
-        if isinstance(value, dict | list | tuple):
-            count += len(value)
-            if count > MOST_VALUES:
-                raise ValueError(f"it holds more than {MOST_VALUES:,} values")
-            todo += value.values() if isinstance(value, dict) else value
-            continue
-        said = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
-        if said and said > value.untyped_storage().nbytes():
-            raise ValueError(f"a tensor of {value.numel():,} numbers is not stored in full")

@@ -1,12 +1,10 @@
 """Checksums that detect damaged files.
 
-A results file stores a checksum of its metadata and columns in its own metadata.  The checksums of
-an experiment's tables are in a record beside them, which is written last.
+A results file stores a checksum of its metadata and columns in its own metadata.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hindsight.io.files import DamagedError, FileError, must_be_regular, reason
+from hindsight.io.files import FileError, must_be_regular, reason
 
 #: Keys of a results file's metadata: description and checksum.
 ABOUT, SEAL = b"hindsight", b"hindsight_sha256"
-#: The record of the tables' checksums, and its key for them.
-RECORD, SUMS = "record.json", "sha256"
 #: Limits of a results file that keep it within memory: rows, values, and uncompressed bytes.
 MOST_ROWS, MOST_VALUES, MOST_BYTES = 10**7, 10**8, 2 * 10**9
 #: The only column that is not of numbers, and the most characters of its words.
@@ -108,46 +104,3 @@ def file_sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {reason(error)}") from error
-
-
-def record_sum(found: dict[str, Any]) -> str:
-    """SHA-256 of a record without its own checksum, which it stores under its own name."""
-    others = {name: sum_ for name, sum_ in found[SUMS].items() if name != RECORD}
-    return hashlib.sha256(json.dumps({**found, SUMS: others}, sort_keys=True).encode()).hexdigest()
-
-
-def check_tables(folders: Iterable[Path]) -> None:
-    """Raise DamagedError for tables that do not match the record beside them.
-
-    Folders without a record and files that are not in it are not checked.
-    """
-    damaged = []
-    for folder in folders:
-        record = folder / RECORD
-        if not record.exists():
-            continue
-        try:
-            found = json.loads(record.read_text(encoding="utf-8"))
-            sums = dict(found.get(SUMS, {}))
-            whole = not sums or sums.pop(RECORD, record_sum(found)) == record_sum(found)
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            sums, whole = {}, False
-        # A record must not make this process open files elsewhere.
-        whole = whole and all(Path(name).name == name for name in sums)
-        files = {folder / name: sum_ for name, sum_ in sums.items()}
-        if whole and all(path.is_file() for path in files):
-            damaged += [path for path, sum_ in files.items() if file_sha256(path) != sum_]
-        else:
-            damaged.append(record)
-    if damaged:
-        why = f"damaged, its checksum differs from the one in {RECORD}"
-        raise DamagedError(f"{', '.join(map(str, damaged))}: {why}", *damaged)
-
-
-def check_json(paths: Iterable[Path]) -> None:
-    """Raise DamagedError for files that exist but are not valid JSON."""
-    for path in filter(Path.exists, paths):
-        try:
-            json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise DamagedError(f"{path}: is damaged: {reason(error)}", path) from error

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_STORED, ZipFile
 
 
 class FileError(Exception):
@@ -47,23 +46,6 @@ def must_be_regular(path: Path) -> None:
         raise FileError(f"{path}: is not a regular file")
 
 
-def must_be_stored(path: Path) -> None:
-    """Raise DamagedError for a compressed archive, which could expand beyond memory.
-
-    This package's own archives are not compressed.  zipfile's exceptions pass through.
-    """
-    must_be_regular(path)
-    with ZipFile(path) as archive:
-        inside = archive.infolist()
-    size = sum(entry.file_size for entry in inside)
-    if size > path.stat().st_size or any(entry.compress_type != ZIP_STORED for entry in inside):
-        raise DamagedError(
-            f"{path}: was not written by hindsight: its archive is compressed, and holds "
-            f"{size:,} bytes",
-            path,
-        )
-
-
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Replace a file atomically: `write` fills a temporary file, which is then renamed.
 
@@ -86,8 +68,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-    except (OSError, RuntimeError) as error:
-        # torch.save raises RuntimeError
+    except (OSError, RuntimeError) as error:  # torch.export raises RuntimeError
         raise FileError(f"{path}: cannot be written: {reason(error)}") from error
 
 

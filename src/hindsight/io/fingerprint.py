@@ -9,9 +9,10 @@ or algorithm changes only its own.
 
 import ast
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,7 @@ PACKAGE = "hindsight"
 #: Roots of each stage of the pipeline (for cells see specs/code.py).
 STAGES = {
     "episodes": ("hindsight.training.watch:write_episodes",),
-    "summarise": ("hindsight.analysis.summarise",),
+    "tables": ("hindsight.analysis.summarise",),
     "claims": ("hindsight.claims",),
     "figures": ("hindsight.figures.draw",),
     "report": ("hindsight.report.build",),
@@ -27,6 +28,20 @@ STAGES = {
 
 #: A module and a name in it; None stands for the whole module.
 Place = tuple[str, str | None]
+
+
+def _stamps() -> dict[Path, tuple[int, int, int]]:
+    """When each file of the package was last changed, its size, and its number on the disk."""
+    found = {}
+    for path in (ROOT / PACKAGE).rglob("*"):
+        if path.suffix != ".pyc" and path.is_file():
+            now = path.stat()
+            found[path] = (now.st_mtime_ns, now.st_size, now.st_ino)
+    return found
+
+
+#: The package's files when this process began to import it.
+AT_START = _stamps()
 
 
 @dataclass
@@ -203,13 +218,30 @@ def fingerprint(*roots: str) -> str:
     """Twelve hexadecimal digits that hash the code behind roots (`module` or `module:name`)."""
     found = closure(*roots)
     digests = {_linked(node, home) for node, home in found.items()}
-    for home in set(found.values()):
-        folder = _file(home).parent
-        for data in (*(folder / "templates").glob("*"), *folder.glob("*.yaml")):
-            digests.add(hashlib.sha256(data.read_bytes()).digest())
+    digests |= {hashlib.sha256(path.read_bytes()).digest() for path in _data(found.values())}
     return hashlib.sha256(b"".join(sorted(digests))).hexdigest()[:12]
+
+
+def _data(homes: Iterable[str]) -> Iterator[Path]:
+    """The data files beside modules."""
+    for folder in {_file(home).parent for home in homes}:
+        yield from (folder / "templates").glob("*")
+        yield from folder.glob("*.yaml")
 
 
 def of_stage(stage: str) -> str:
     """Fingerprint of one of the pipeline's `STAGES`."""
     return fingerprint(*STAGES[stage])
+
+
+def import_all(*roots: str) -> list[Path]:
+    """Import all code behind roots; returns its files that changed since this process began.
+
+    Code that is imported is the code that a fingerprint is of, whatever becomes of the files later.
+    """
+    homes = set(closure(*roots).values())
+    for home in homes:
+        import_module(home)
+    now = _stamps()
+    files = {*map(_file, homes), *_data(homes)}
+    return sorted(path for path in files if now.get(path) != AT_START.get(path))

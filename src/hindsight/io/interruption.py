@@ -74,7 +74,7 @@ def noticed(signals: Sequence[signal.Signals] = SIGNALS) -> Iterator[Notice]:
             assert notice.signal is not None
             raise Interrupted(
                 f"stopped by {signal.Signals(notice.signal).name} while {_awaited[0][0]} did not "
-                "answer; the same command continues from the last checkpoint",
+                "answer",
                 notice.signal,
             )
 

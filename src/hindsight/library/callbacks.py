@@ -52,13 +52,13 @@ class KeepBest:
         if origin is None:
             return
         code = code_of(self.spec)
-        found = _runs_in(self.path.parents[1] / f"{origin['cell']}-{code}.pt", code=code)
+        found = _runs_in(self.path.parents[1] / f"{origin['cell']}-{code}.safetensors", code=code)
         self.runs |= {seed: found[seed] for seed in origin["seeds"] if seed in found}
         _write(self.path, self.spec, self.runs)
 
 
 class KeepOnTheWay:
-    """Writes `<folder>/<steps>.pt`, a policy file of all runs, every `every` steps of each run."""
+    """Writes `<folder>/<steps>.safetensors`, a policy file of all runs, every `every` steps."""
 
     def __init__(self, folder: Path, spec: CellSpec, every: int) -> None:
         self.folder, self.spec, self.every = folder, spec, every
@@ -67,7 +67,7 @@ class KeepOnTheWay:
         """Write a file if the iteration has reached a multiple of `every` steps."""
         now, before = runs.env_steps, runs.env_steps - runs.rollout_steps
         if phase == "train" and now // self.every > before // self.every:
-            _write(self.folder / f"{now}.pt", self.spec, _runs_now(runs, columns))
+            _write(self.folder / f"{now}.safetensors", self.spec, _runs_now(runs, columns))
 
 
 def _runs_now(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, Kept]:

@@ -4,6 +4,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -13,7 +14,7 @@ from gymnasium.wrappers import TimeLimit
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import SpecError, others_code
 from hindsight.specs.gymnasium import NAMESPACE
 
 #: A gymnasium id, a function that creates an environment, or an environment.
@@ -96,12 +97,14 @@ def _read_back(values: dict[str, Any]) -> Any:
 
 def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any]) -> str:
     """Register a function with gymnasium; returns its new id."""
-    made = make(**kwargs)
+    with others_code(str(make)):
+        made = make(**kwargs)
     if not isinstance(made, gym.Env):
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")
     name = re.sub(r"\W", "", type(made.unwrapped).__name__) or "Environment"
     limit = _limit_of(made)
-    made.close()
+    with suppress(Exception):
+        made.close()
     full = f"{NAMESPACE}/{name}{next(_numbers)}-v0"
     gym.register(full, entry_point=make, max_episode_steps=limit)
     return full

@@ -275,8 +275,7 @@ class HindsightReplayBuffer(FieldBuffer):
             oldest = int(ring.oldest[0, 0])
             source = (oldest + (uniform * (ring.position - oldest)).astype(int)) % ring.n_slots
         else:
-            of_episode = goals.STRATEGIES[self.strategy](step, step, n - step)
-            source = slots[goals.drawn(of_episode, uniform)]
+            source = slots[goals.choose(self.strategy, step, step, n - step, uniform)]
         copies = torch.from_numpy(rows[step])
         copies[:, self.row.desired[0]] = ring.gather(source)[:, self.row.next_achieved]
         every = torch.ones(len(copies), dtype=torch.bool)

@@ -238,7 +238,10 @@ class HerReplayBuffer:
         if self.goal_selection_strategy == "random":
             uniform[len(others) :, 1] = draw.random_sample(len(relabelled))
         elif self.goal_selection_strategy != "final":
-            _, count = self.buffer.ring.candidates(self.goal_selection_strategy, relabelled)
+            ring = self.buffer.ring
+            count = ring.left.take(relabelled)
+            if self.goal_selection_strategy == "episode":
+                count = count + ring.before.take(relabelled)
             uniform[len(others) :, 1] = (draw.randint(0, count) + 0.5) / count
         return self.buffer.sample_at(np.concatenate([others, relabelled]), uniform)
 

@@ -13,6 +13,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about, read_table
 from hindsight.io.files import FileError, reason
-from hindsight.io.interruption import noticed
+from hindsight.io.interruption import Interrupted, noticed
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import Given, environment_values
 from hindsight.library.from_stable_baselines3 import (
@@ -38,16 +39,17 @@ from hindsight.library.from_stable_baselines3 import (
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import keys_of, notes_of
 from hindsight.replay.buffer import count_of
+from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
 from hindsight.specs.code import identity_of
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import SpecError, validated
-from hindsight.specs.from_file import cell_of
-from hindsight.specs.gymnasium import NAMESPACE, is_known, registered
+from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
+from hindsight.specs.from_file import cell_of, wants_naming
+from hindsight.specs.gymnasium import NAMESPACE, registered
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
-from hindsight.training.policies import initial_row
+from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import PolicyFile
 from hindsight.training.progress import Progress, show
 from hindsight.training.record import MISFITS
@@ -73,7 +75,7 @@ class Model:
         model.learn(20_000)  # environment steps of each run
         action, _ = model.predict(observation)
         print(model.evaluate(episodes=100))
-        model.save("reach.pt")
+        model.save("reach.safetensors")
 
     Where a method takes them, `run` is a run's seed, by default that of the run with the best
     evaluation; `which` is "best" for the parameters at that run's best evaluation, or "last" for
@@ -94,7 +96,7 @@ class Model:
         her: str | None = "default",
         preset: str | None = None,
         seeds: int | None = None,
-        evaluate_every: int = 2000,
+        evaluate_every: int | None = None,
         evaluation_episodes: int = 20,
         env_kwargs: Mapping[str, Any] | None = None,
         max_episode_steps: int | None = None,
@@ -121,7 +123,9 @@ class Model:
             preset: a named set of settings: "recommended" (PPO) or "robotics" (SAC); see
                 docs/library.md.  Your own settings override it.
             seeds: number of runs, with the seeds 0, 1, ...  None: 4, or 1 if `seed` is given.
-            evaluate_every: environment steps of each run between evaluations.
+            evaluate_every: environment steps of each run between evaluations.  None: 2,000, or an
+                iteration if that is longer.  An off-policy algorithm's iteration is no longer than
+                this, unless you set `log_interval`.
             evaluation_episodes: episodes of each evaluation.
             env_kwargs: arguments for the environment; only if `env` is an id or a function.
             max_episode_steps: steps after which an episode is truncated.  None: as registered.
@@ -153,6 +157,10 @@ class Model:
         environment = environment_values(env, env_kwargs, max_episode_steps)
         keys = keys_of(preset, self.algorithm, environment["id"])
         usual = keys.pop("her", self.default_her)
+        asked = count_of("evaluate_every", 2000 if evaluate_every is None else evaluate_every)
+        often = ALGORITHMS[self.algorithm].model_fields.get("log_interval")
+        if often is not None and asked < often.default:
+            keys["log_interval"] = asked
         given = cell_values(
             environment,
             self.algorithm,
@@ -167,9 +175,16 @@ class Model:
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._set_up(spec, list(spec.run_seeds), rows, evaluate_every, device, workers)
+        self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
         must_count(self.spec, given, settings)
+        each = spec.algorithm.iteration_steps
+        if evaluate_every is not None and each > 1.1 * asked:
+            warnings.warn(
+                f"runs are evaluated every {each:,} steps, not every {asked:,}, because they are "
+                f"evaluated at the end of an iteration ({self._iteration_key()})",
+                stacklevel=2,
+            )
 
     def _set_up(
         self,
@@ -181,7 +196,7 @@ class Model:
         workers: int | None,
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
-        device, evaluate_every = str(device), count_of("evaluate_every", evaluate_every)
+        device = str(device)
         must_be_usable(device)
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         self.device, self.workers = device, workers
@@ -205,7 +220,7 @@ class Model:
         #: The actors of `predict`, by `deterministic`, run and `which`, since the last iteration.
         self._actors: dict[tuple[bool, int, str], Actor] = {}
         self._generator = torch.Generator().manual_seed(0)
-        #: Whether an error ended `learn` within an iteration.
+        #: Whether an error that is not the environment's ended `learn` within an iteration.
         self._torn = False
         self._board: TensorBoard | None = None
 
@@ -242,8 +257,9 @@ class Model:
         Args:
             total_timesteps: environment steps of each run.
             callback: a function, or several, called with this model after every iteration
-                (`log_interval` steps, or PPO's rollout); returning False ends the training.  One
-                of Stable-Baselines3's is then called for each step.
+                (`log_interval` steps of a run, or PPO's rollout: `n_steps` of each environment);
+                returning False ends the training.  One of Stable-Baselines3's is then called for
+                each step.
             progress: show a progress bar (lines, if there is no terminal) and the share of time
                 that evaluations took.  None: if the model is `verbose`.
             tensorboard: folder for TensorBoard curves, with a subfolder for each run.
@@ -251,7 +267,8 @@ class Model:
                 effect) and `reset_num_timesteps=False`.
 
         Raises:
-            EnvironmentFailure: the environment raised an error or contradicts itself.
+            EnvironmentFailure: the environment raised an error or contradicts itself, or its
+                process ended.  Another call continues, in new episodes.
             SpecError: an argument is invalid, the package tensorboard is missing, or an error ended
                 an earlier call within an iteration.
         """
@@ -297,7 +314,13 @@ class Model:
             stop = stack.enter_context(noticed([signal.SIGINT]))
             while runs.env_steps < target:
                 self._torn = True
-                tell(self._iterate(runs, first, target))
+                try:
+                    tell(self._iterate(runs, first, target))
+                except (EnvironmentFailure, Interrupted) as error:
+                    self._torn = False
+                    steps = f"{self.num_timesteps:,} steps of each run"
+                    error.add_note(f"{steps} are done; `learn` goes on from there in new episodes")
+                    raise
                 self._torn = False
                 if stop.signal is not None:
                     raise KeyboardInterrupt
@@ -335,13 +358,16 @@ class Model:
         """Round up to iterations of `each` steps; warn if that adds more than a tenth."""
         whole = -(-steps // each) * each
         if whole > 1.1 * steps:
-            key = "n_steps" if self.spec.algorithm.on_policy else "log_interval"
             warnings.warn(
                 f"learn({steps}) trains {whole:,} steps, because a run learns in whole "
-                f"iterations of {each:,} steps ({key} times n_envs)",
+                f"iterations of {each:,} steps ({self._iteration_key()})",
                 stacklevel=3,
             )
         return whole
+
+    def _iteration_key(self) -> str:
+        """The settings that decide the length of an iteration."""
+        return "n_steps times n_envs" if self.spec.algorithm.on_policy else "log_interval"
 
     def _iterate(self, runs: Runs, first: int, target: int) -> Progress:
         """Train for one iteration, evaluate if due; returns the progress since step `first`."""
@@ -376,9 +402,17 @@ class Model:
                 try:
                     runs.load_state_dict(resumes)
                 except MISFITS as error:
-                    raise FileError(
-                        f"{file.path}: its training is damaged or of another version of this "
-                        f"package, and cannot continue: {reason(error)}"
+                    before = str(file.values["environment"].get("id"))
+                    if before == self.spec.environment.id:
+                        raise FileError(
+                            f"{file.path}: its training is damaged or of another version of this "
+                            f"package, and cannot continue: {reason(error)}"
+                        ) from error
+                    raise SpecError(
+                        f"{file.path}: the training in it cannot go on in "
+                        f"{self.spec.environment.id}, which differs too much from {before} "
+                        f"({reason(error)}); save it without training=True, and the parameters "
+                        "alone can"
                     ) from error
             self._runs, self._file = runs, None
         return self._runs
@@ -430,6 +464,8 @@ class Model:
             # The parameters in the file take observations that are not standardised.
             how = how.model_copy(update={"normalize_observations": False})
             self.spec = self.spec.model_copy(update={"algorithm": how})
+            n = n_parameters(self.spec)
+            self._rows = {name: rows[:, :n].clone() for name, rows in self._rows.items()}
             restarts += "; observations are no longer standardised"
         warnings.warn(
             f"training continues from the parameters in {file.path} alone: {restarts}", stacklevel=4
@@ -464,6 +500,24 @@ class Model:
             self._columns[phase][name].append(value)
         if self._board is not None:
             self._board(runs, phase, columns)
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> list[list[Any]]:
+        """Call a method of the environments that `learn` uses, as to raise a task's difficulty:
+
+            model.learn(50_000, callback=lambda model: model.call("set_level", 2))
+
+        This reaches the instances of training and of `learn`'s evaluations, and the one whose
+        `compute_reward` relabels, which all models of this environment share.  Rewards that are
+        stored stay as they are, unless relabelled.  `evaluate`, `film` and a loaded model make new
+        instances, in which it was not called.
+
+        Returns what it returned in training, by run and environment.
+
+        Raises:
+            SpecError: the environment has no such method.
+            EnvironmentFailure: the method raised an error.
+        """
+        return self._started().call(method, arguments, options)
 
     def curves(self) -> pd.DataFrame:
         """Return the learning curves: a row per run and iteration, and per run and evaluation.
@@ -575,7 +629,7 @@ class Model:
         """Write an animation of a run's episodes, .gif or (with ffmpeg) .mp4; returns its path.
 
         Raises:
-            FileError: the file cannot be written, or the environment cannot be drawn.
+            FileError: the file cannot be written, or the environment cannot be filmed.
         """
         from hindsight.training.watch import animate, film
 
@@ -643,7 +697,7 @@ class Model:
 
         Args:
             training: also save replay buffer, optimisers and open episodes, so that a loaded model
-                continues training exactly as this one would.
+                continues training as this one would: exactly, if the environment repeats itself.
 
         Raises:
             FileError: the file cannot be written.
@@ -702,8 +756,7 @@ class Model:
         file = PolicyFile.read(Path(path))
         try:
             spec, rows = _cell_in(file, env)
-            kinds: Any = {kind.algorithm: kind for kind in (PPO, SAC, TD3, DDPG, DQN)}
-            kind = kinds[spec.algorithm.name]
+            kind: Any = model_of(spec.algorithm.name)
             if not issubclass(kind, cls):
                 raise FileError(
                     f"{path}: is a model of {kind.algorithm}; load it with {kind.__name__}.load"
@@ -791,11 +844,22 @@ def _must_be_known(path: Path, name: str) -> None:
     made_by = gym.registry[bare].entry_point if bare in gym.registry else ""
     imported = not isinstance(made_by, str) or re.split("[.:]", made_by)[0] in sys.modules
     registered = imported and (not module or module in sys.modules)
-    if name not in ENVIRONMENTS and not registered and not is_known(name):
+    if not registered and wants_naming(name):
         raise SpecError(
             f"{path}: the module of its environment {name!r} has not been imported; import "
             f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"
         )
+
+
+@cache
+def model_of(algorithm: str) -> type[Model]:
+    """The class of an algorithm's models, whose name is the algorithm's in capitals."""
+    found = next((kind for kind in Model.__subclasses__() if kind.algorithm == algorithm), None)
+    if found is not None:
+        return found
+    hers = "final" if ALGORITHMS[algorithm].on_policy else "future"
+    keys = {"algorithm": algorithm, "default_her": hers, "__doc__": ALGORITHMS[algorithm].__doc__}
+    return type(algorithm.upper(), (Model,), {**keys, "__module__": __name__})
 
 
 class PPO(Model):

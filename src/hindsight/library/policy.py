@@ -17,16 +17,15 @@ from hindsight.io.files import FileError, write_whole
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
-from hindsight.specs.on_policy import OnPolicySpec
-from hindsight.specs.spaces import choices
-from hindsight.training.policies import agent_of
+from hindsight.specs.spaces import Actions, choices
+from hindsight.training.policies import agent_of, n_bounds, networks_in
 
 
-def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], Box | Discrete]:
+def spaces_of(where: EnvironmentSpec) -> tuple[dict[str, gymnasium.Space[Any]], Actions]:
     """Return an environment's observation spaces, in the order a policy sees them, and actions."""
     env = where.make()
     space, action = env.observation_space, env.action_space
-    assert isinstance(space, gymnasium.spaces.Dict) and isinstance(action, Box | Discrete)
+    assert isinstance(space, gymnasium.spaces.Dict) and isinstance(action, Actions)
     env.close()
     return {key: space[key] for key in where.keys}, action
 
@@ -63,25 +62,30 @@ class Policy(nn.Module):
 
     Observations are a dictionary of tensors [n, ...] as in the environment's observation space; the
     leading axis may be omitted.  Actions are float32 [n, ...] within the bounds of the action
-    space, or int64 [n] if it is discrete.  Standardisation, squashing and scaling are included.
+    space, or int64 if it is discrete.  Standardisation, squashing and scaling are included.
     """
 
     low: Tensor
     high: Tensor
+    first_choice: Tensor
+    seen: Tensor | None  # [2, obs] bounds of what the network sees of observations
 
     def __init__(
         self,
         spec: CellSpec,
         row: Tensor,
         observations: Mapping[str, gymnasium.Space[Any]],
-        actions: Box | Discrete,
+        actions: Actions,
     ) -> None:
         """Create the policy of a run of cell `spec` with parameters `row` [parameter]."""
         super().__init__()
         self.shapes = {key: tuple(space.shape or ()) for key, space in observations.items()}
         #: The possible values of each discrete part of an observation; None: it is continuous.
         self.choices = {key: choices(space) for key, space in observations.items()}
-        mlp, rows = agent_of(spec).acting(row.detach().cpu()[None])
+        row, n = row.detach().cpu(), n_bounds(spec)
+        self.register_buffer("seen", row[-n:].view(2, -1).clone() if n else None)
+        self.agent = agent_of(spec)
+        mlp, rows = self.agent.acting(networks_in(spec, row[None])[0])
         layers: list[nn.Module] = []
         for bias, weight in mlp.layers(rows):
             linear = nn.Linear(weight.shape[2], weight.shape[1])
@@ -89,14 +93,14 @@ class Policy(nn.Module):
             linear.bias = nn.Parameter(bias[0].clone())
             layers += [linear, nn.ReLU() if mlp.activation == "relu" else nn.Tanh()]
         self.network = nn.Sequential(*layers[:-1])
-        how = spec.algorithm
-        self.squashes = not isinstance(how, OnPolicySpec) or how.exploration == "squashed"
-        self.first_choice = int(actions.start) if isinstance(actions, Discrete) else None
+        self.is_box, self.is_one = isinstance(actions, Box), isinstance(actions, Discrete)
         self.action_shape = tuple(actions.shape or ())
         self.dtype = actions.dtype
         bounds: Any = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
         for name, bound in zip(("low", "high"), bounds, strict=True):
             self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float32))
+        starts = np.ravel(getattr(actions, "start", 0)).astype(np.int64)
+        self.register_buffer("first_choice", torch.from_numpy(starts))
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Return the actions [n, ...] for observations; see the class."""
@@ -104,7 +108,10 @@ class Policy(nn.Module):
         alone = observations[first].ndim == len(self.shapes[first])
         given = {key: observations[key] for key in self.shapes}
         parts = [self._row(key, x[None] if alone else x) for key, x in given.items()]
-        actions = self._actions(self.network(torch.cat(parts, dim=1).float()))
+        seen = torch.cat(parts, dim=1).float()
+        if self.seen is not None:
+            seen = torch.minimum(torch.maximum(seen, self.seen[0]), self.seen[1])
+        actions = self._actions(self.network(seen))
         return actions[0] if alone else actions
 
     def _row(self, key: str, values: Tensor) -> Tensor:
@@ -121,15 +128,16 @@ class Policy(nn.Module):
         """Return actions for NumPy arrays, in the action space's type; one choice is an int."""
         given = {key: torch.as_tensor(np.asarray(observations[key])) for key in self.shapes}
         actions = self(given).numpy()
-        if self.first_choice is not None and actions.ndim == 0:
+        if self.is_one and actions.ndim == 0:
             return int(actions)
         return actions.astype(self.dtype, copy=False)
 
     def _actions(self, outputs: Tensor) -> Tensor:
-        if self.first_choice is not None:
-            return outputs.argmax(-1) + self.first_choice
-        means = outputs[:, : len(self.low)]  # without the standard deviations, if there are any
-        actions = means.tanh() if self.squashes else means.clamp(-1, 1)
+        actions = self.agent.actions(outputs)
+        if not self.is_box:
+            components = actions.reshape(-1, len(self.first_choice)) + self.first_choice
+            return components.reshape(-1, *self.action_shape)
+        actions = actions.clamp(-1, 1)
         scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * actions
         inside = torch.minimum(torch.maximum(scaled, self.low), self.high)  # despite rounding
         return inside.reshape(-1, *self.action_shape)

@@ -21,6 +21,7 @@ from hindsight.specs.cost import evaluation_seconds, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.progress import shown
 
 #: The folder where policies are found by short names.
@@ -88,9 +89,11 @@ def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
 
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:
     """Return the paths of a cell's files, by their folders below `out`."""
-    endings = {"cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt"}
     name = file_name(spec)
-    return {kind: out / kind / f"{name}{ending}" for kind, ending in endings.items()}
+    policies = {
+        kind: out / kind / f"{name}.safetensors" for kind in ("policies", "best", "checkpoints")
+    }
+    return {"cells": out / "cells" / f"{name}.parquet", **policies}
 
 
 def to_come(
@@ -104,11 +107,13 @@ def to_come(
     strategy, fidelity = (getattr(her, key, None) for key in ("strategy", "fidelity"))
     how = f" with hindsight ({strategy}, {fidelity})" if strategy else ""
     runs = "1 run" if spec.seeds == 1 else f"{spec.seeds} runs"
-    files = files_of(spec, out)
+    files, where = files_of(spec, out), spec.environment
+    step_ms = where.step_ms if isinstance(where, GymnasiumSpec) else 0.0
+    whole, tests = seconds(spec, step_ms), evaluation_seconds(spec, step_ms)
     lines = [
         f"Training {spec.algorithm.name}{how} on {spec.environment.id}: {runs} × {spec.steps:,} "
-        f"steps, about {duration(seconds(spec))} on one core if none ends early "
-        f"({evaluation_seconds(spec) / seconds(spec):.0%} of it for {spec.evaluation.points} "
+        f"steps, about {duration(whole)} on one core if none ends early "
+        f"({tests / whole:.0%} of it for {spec.evaluation.points} "
         f"evaluations of {spec.evaluation.episodes} episodes)",
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
     ]
@@ -121,7 +126,7 @@ def to_come(
             "and ends there"
         )
     if every is not None:
-        lines.append(f"every {every:,} steps {out / 'steps' / file_name(spec)}/STEPS.pt")
+        lines.append(f"every {every:,} steps {out / 'steps' / file_name(spec)}/STEPS.safetensors")
     return lines
 
 

@@ -14,7 +14,7 @@ def clip_by_norm_(grad: Tensor, max_norm: float | None) -> Tensor:
 
     Returns the norms before clipping, [run]; None: do not clip.
     """
-    norm = torch.linalg.vector_norm(grad, dim=1)
+    norm: Tensor = torch.linalg.vector_norm(grad, dim=1)
     if max_norm is not None:
         grad.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0)[:, None])
     return norm

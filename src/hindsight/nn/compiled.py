@@ -9,16 +9,29 @@ Tests compare these functions with `nn.mlp` and `nn.adam`.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.io.compiled import compiled
+from hindsight.nn.adam import Adam
+from hindsight.nn.numba_cache import compiled
 
 Numbers = NDArray[np.float32]
 Sizes = NDArray[np.int64]
-#: A row of parameters and Adam's first and second moments of them, updated in place.
-Optimised = tuple[Numbers, Numbers, Numbers]
+
+
+class Optimised(NamedTuple):
+    """Parameters and what Adam needs to move them; arrays are updated in place."""
+
+    row: Numbers  # [parameter]
+    m: Numbers  # [parameter], first moments
+    v: Numbers  # [parameter], second moments
+    steps: NDArray[np.float64]  # [1], how many were taken
+    learning_rate: float
+    eps: float
+    weight_decay: float
+
 
 # The rational approximation of tanh of Eigen and XLA, x P(x^2) / Q(x^2), with an error below 5e-7.
 _BOUND = np.float32(7.90531110763549805)
@@ -48,6 +61,15 @@ def tanh(x: np.float32) -> np.float32:
     q = _Q2 + s * q
     q = _Q0 + s * q
     return x * p / q
+
+
+@compiled
+def count(sizes: Sizes) -> int:
+    """Parameters of a network with layers of these sizes."""
+    total = 0
+    for i in range(len(sizes) - 1):
+        total += sizes[i + 1] * (sizes[i] + 1)
+    return total
 
 
 @compiled
@@ -161,22 +183,29 @@ def backward(
 
 
 @compiled
-def adam(
-    optimised: Optimised, grad: Numbers, scale: float, steps: float, learning_rate: float,
-    eps: float, weight_decay: float,
-) -> None:  # fmt: skip
-    """Step number `steps` of Adam (Kingma & Ba 2015, Algorithm 1) with `scale` times the gradient.
+def descend(optimised: Optimised, grad: Numbers, max_norm: float) -> float:
+    """Clip the gradient by its norm and take Adam's next step; returns the norm."""
+    size = math.sqrt(np.dot(grad, grad))
+    optimised.steps[0] += 1
+    adam(optimised, grad, min(max_norm / (size + 1e-6), 1.0))
+    return size
 
-    Weight decay is added to the gradient.  With a learning rate of 0, the row does not change.
+
+@compiled
+def adam(optimised: Optimised, grad: Numbers, scale: float) -> None:
+    """A step of Adam (Kingma & Ba 2015, Algorithm 1) with `scale` times the gradient.
+
+    It is the step number `optimised.steps`, which the caller has increased.  Weight decay is added
+    to the gradient.  With a learning rate of 0, the row does not change.
     """
-    row, m, v = optimised
+    row, m, v, steps = optimised.row, optimised.m, optimised.v, optimised.steps[0]
     correction1 = -math.expm1(math.log(0.9) * steps)
     correction2 = -math.expm1(math.log(0.999) * steps)
-    moves = learning_rate > 0
+    moves = optimised.learning_rate > 0
     # lr (m / c1) / (sqrt(v / c2) + eps), written as m / (a sqrt(v) + b)
-    b64 = correction1 / learning_rate if moves else 1.0
-    a, b = np.float32(b64 / math.sqrt(correction2)), np.float32(b64 * eps)
-    factor, decay = np.float32(scale), np.float32(weight_decay)
+    b64 = correction1 / optimised.learning_rate if moves else 1.0
+    a, b = np.float32(b64 / math.sqrt(correction2)), np.float32(b64 * optimised.eps)
+    factor, decay = np.float32(scale), np.float32(optimised.weight_decay)
     pace1, pace2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
     rate = np.float32(1 if moves else 0)
     for i in range(len(row)):
@@ -184,3 +213,18 @@ def adam(
         m[i] += pace1 * (g - m[i])
         v[i] += pace2 * (g * g - v[i])
         row[i] -= rate * m[i] / (a * np.sqrt(v[i]) + b)
+
+
+# -- the way from PyTorch --------------------------------------------------------------------------
+
+
+def optimised_of(optimiser: Adam, run: int) -> Optimised:
+    """One run's row of an optimiser, whose arrays it shares."""
+    row, m, v = (x[run].numpy() for x in (optimiser.rows, optimiser.m, optimiser.v))
+    rate, steps = float(optimiser.learning_rate[run]), optimiser.steps[run : run + 1].numpy()
+    return Optimised(row, m, v, steps, rate, optimiser.eps, optimiser.weight_decay)
+
+
+def limit_of(value: float | None) -> float:
+    """A limit as a number: infinite if there is none."""
+    return math.inf if value is None else value

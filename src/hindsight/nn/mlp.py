@@ -37,8 +37,10 @@ def _activate(x: Tensor, activation: Activation) -> Tensor:
 def _activation_gradient(grad: Tensor, y: Tensor, activation: Activation) -> Tensor:
     """Backpropagate `grad` through the activation, given its output y; in place."""
     if activation == "relu":
-        return torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=grad)
-    return torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=grad)
+        torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=grad)
+    else:
+        torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=grad)
+    return grad
 
 
 @dataclass(frozen=True)

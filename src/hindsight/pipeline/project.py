@@ -6,43 +6,56 @@ are needed.  Nothing is written before the first job starts.
 Layout, relative to the project's folder:
     results/specs/<cell>-<code>.json           a cell's specification, the only input of its job
     results/cells/<cell>-<code>.parquet        its curves
-    results/policies/<cell>-<code>.pt          its final parameters
+    results/policies/<cell>-<code>.safetensors its final parameters
     results/plans/<source>/<experiment>.json   the cells behind an experiment's tables
-    results/tables/<source>/<experiment>/      the tables
+    results/tables/<source>/<experiment>/      the tables, and their record
+    results/records/                           of what the other derived files were made
     figures/<source>/                          figures, report.html and REPLICATION.md
 
 The source is a preset or `published`.
 """
 
-import hashlib
 import math
+import os
 import shutil
 import subprocess
 import time
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 
 from hindsight.io.checksums import about
 from hindsight.io.files import FileError, as_json, write_if_changed
 from hindsight.io.locks import held
+from hindsight.io.records import RECORD, Derived, Digests, record_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
-from hindsight.specs.config import AUTHORS, EPISODES, PICTURE, PUBLISHED, TRAINED, Config
+from hindsight.specs.config import (
+    AUTHORS,
+    EPISODES,
+    MAIN_EXPERIMENT,
+    PICTURE,
+    PUBLISHED,
+    TRAINED,
+    Config,
+)
 from hindsight.specs.cost import megabytes, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
+from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, papers_grids
 
-MAIN_EXPERIMENT = "algorithms"
 SAFETY = 3  # how much slower a node may be than the machine on which costs were measured
 NODE_START_SECONDS = 60  # startup of a job on a slow file system
 SNAKEMAKE_MB = 300  # a cluster job runs two Snakemake processes besides the cell
 #: Prefix of all job names on a cluster (workflow/profiles/slurm).
 JOB_PREFIX = "hindsight"
 CANCEL_SECONDS = 120  # a cluster kills jobs that do not end within about ten seconds
-#: Files that the page's first screen is made from.
+#: Suffix of the files that make an outdated job run again.
+OUTDATED = ".outdated"
+#: Files that the page is made from besides results; the answer, on its first screen, may be absent.
+DEVIATIONS = "docs/deviations.md"
 ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
 
 
@@ -68,6 +81,7 @@ class Project:
         #: REPLICATION.md and the folder of its appendix; for published results, the repository's.
         self.scoreboard = "REPLICATION.md" if self.published else f"{self.folder}/REPLICATION.md"
         self.appendix = (PUBLISHED if self.published else Path(self.folder)) / "appendix"
+        self.papers = f"{self.tables}/papers.json"
         #: Episodes for the figure of the environment: made from policies, or published.
         self.episodes = str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
         #: The authors' learning curves, shown in the main figure and the pages.
@@ -128,10 +142,13 @@ class Project:
     def plan_of(self, experiment: str) -> Path:
         return Path("results/plans", self.source, f"{experiment}.json")
 
+    def tables_of(self, experiment: str) -> str:
+        """The record of an experiment's tables, which stands for all of them."""
+        return f"{self.tables}/{experiment}/{RECORD}"
+
     @property
     def all_tables(self) -> list[str]:
-        """Every experiment's folder of tables."""
-        return [f"{self.tables}/{name}" for name in self.experiments]
+        return [self.tables_of(name) for name in self.experiments]
 
     @cached_property
     def policies(self) -> list[str]:
@@ -148,7 +165,7 @@ class Project:
             and entry.spawn == "random"
             and not self.published
         )
-        paths = {name: TRAINED / "policies" / f"{self.files[name]}.pt" for name in names}
+        paths = {name: TRAINED / "policies" / f"{self.files[name]}.safetensors" for name in names}
         made = set(self.missing) if self.trains else set()
         return [str(path) for name, path in paths.items() if name in made or path.exists()]
 
@@ -165,9 +182,12 @@ class Project:
             found |= dict.fromkeys(names_for(name, fidelities), name)
         return found
 
+    def drawing(self, figure: str) -> str:
+        return f"{self.folder}/{figure}.png"
+
     @property
     def drawn(self) -> list[str]:
-        return [f"{self.folder}/{name}.png" for name in self.figures]
+        return [self.drawing(name) for name in self.figures]
 
     def drawn_from(self, *figures: str) -> list[str]:
         """Inputs of these figures; raises SpecError for an unknown one."""
@@ -175,11 +195,17 @@ class Project:
             if name not in self.figures:
                 known = ", ".join(self.figures)
                 raise SpecError(f"there is no figure {name!r} in {self.source}; use {known}")
-        experiments = dict.fromkeys(self.figures[name] for name in figures)
-        made = [
-            self.episodes if name == PICTURE else f"{self.tables}/{name}" for name in experiments
-        ]
-        return made + self.authors * (MAIN_EXPERIMENT in experiments)
+        from hindsight.figures.specs import made_from
+
+        tables, episodes = Path(self.tables), Path(self.episodes)
+        found = (made_from(self.figures[name], tables, episodes) for name in figures)
+        return list(dict.fromkeys(path for paths in found for path in paths))
+
+    @property
+    def shown(self) -> list[str]:
+        """Inputs of the page."""
+        more = [self.papers, *self.authors, DEVIATIONS, *self.answer]
+        return [self.claims, *self.all_tables, *self.drawn, *more]
 
     @property
     def everything(self) -> list[str]:
@@ -191,11 +217,46 @@ class Project:
         cells = [str(self.curves(name)) for name in self.plan.cells if self.trains]
         return [self.page, self.scoreboard, self.claims, *self.drawn, *self.all_tables, *cells]
 
-    def digest(self, *experiments: str) -> str:
-        """Hash these experiments' plans, or the papers' grids if none is given."""
-        made_of = [self.plan.document(name) for name in experiments]
-        text = as_json(made_of or papers_grids(self.config))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+    @cached_property
+    def texts(self) -> dict[Path, str]:
+        """What `begin` writes for jobs that make tables and pages."""
+        found = {self.plan_of(x): as_json(self.plan.document(x)) for x in self.experiments}
+        return found | {Path(self.papers): as_json(papers_grids(self.config))}
+
+    @cached_property
+    def _derived(self) -> dict[str, Derived]:
+        """All jobs that make something from cells and policies, by their first output."""
+        names = tuple(self.figures)
+        together = [names] if self.published and names else [(name,) for name in names]
+        jobs = [
+            *(self._tables(name) for name in self.experiments),
+            Derived("episodes", (self.episodes,), tuple(self.policies)),
+            *(
+                Derived("figures", tuple(map(self.drawing, some)), tuple(self.drawn_from(*some)))
+                for some in together
+            ),
+            Derived("claims", (self.claims,), tuple(self.all_tables)),
+            Derived("report", (self.page, self.scoreboard), tuple(self.shown)),
+        ]
+        return {job.outputs[0]: job for job in jobs}
+
+    def _tables(self, experiment: str) -> Derived:
+        cells = (path for path in self.cells_of(experiment) if Path(path).exists())
+        made_of = (str(self.plan_of(experiment)), *cells)
+        return Derived("tables", (self.tables_of(experiment),), made_of)
+
+    def outdated(self, *outputs: str) -> list[str]:
+        """A file for each of these jobs, given by their first outputs, that has to run again.
+
+        Its outputs exist, but were made by other code or of other inputs than today's. The rule
+        `outdated` makes the file, and the job's rule needs it.
+        """
+        digests = Digests(self.texts)
+        return [
+            f"{record_of(name)}{OUTDATED}"
+            for name in outputs
+            if Path(name).exists() and not self._derived[name].is_current(digests)
+        ]
 
     def labels(self, figure: str) -> dict[str, str]:
         """A figure's name and caption for `snakemake --report`."""
@@ -243,24 +304,33 @@ class Project:
         if not self.experiments:
             raise FileError(f"{self.root}/cells: there are no results of {self.source} to show")
         self._locks.enter_context(lock())
+        self._leave_the_future()
         if self.trains:
             cancel_left_jobs()
             for name in self.missing:
                 spec = self.plan.cells[name]
                 path = TRAINED / "specs" / f"{self.files[name]}.json"
                 write_if_changed(path, spec.model_dump_json(indent=1))
-        for plan in Path(self.tables).glob("*/plan.json"):
-            if plan.parent.name not in self.experiments:  # verdicts and page would show it
-                shutil.rmtree(plan.parent)
-        for name in self.experiments:
-            write_if_changed(self.plan_of(name), as_json(self.plan.document(name)))
-        write_if_changed(Path(self.tables, "papers.json"), as_json(papers_grids(self.config)))
+        for path, text in self.texts.items():
+            write_if_changed(path, text)
+
+    def _leave_the_future(self) -> None:
+        """Date files of the future to now, as after the clock was set back.
+
+        Snakemake would refuse whatever is made from them until their time has come.
+        """
+        inputs = [x for name in self.experiments for x in self.cells_of(name)] + self.policies
+        pages = [*self.authors, *self.answer, "docs/deviations.md", str(MANIFEST), self.episodes]
+        for path in (*map(Path, inputs + pages + self.everything), *Path(self.tables).rglob("*")):
+            with suppress(OSError):  # there is none, or it belongs to somebody else
+                if path.stat().st_mtime > time.time():
+                    os.utime(path)
 
     def end(self) -> None:
         """Remove the checkpoints of finished cells after a successful run, and release the lock."""
         cells = files_below(TRAINED / "cells")
         for file in cells & set(self.files.values()) if self.trains else ():
-            (TRAINED / "checkpoints" / f"{file}.pt").unlink(missing_ok=True)
+            (TRAINED / "checkpoints" / f"{file}.safetensors").unlink(missing_ok=True)
         self._locks.close()
 
 
@@ -339,7 +409,7 @@ def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
     ]
     old = {name.rpartition("-")[2] for name in left}
     old -= {name.rpartition("-")[2] for name in cells.difference(left)}
-    begun = files_below(folder / "checkpoints", ".pt") - cells
+    begun = files_below(folder / "checkpoints", ".safetensors") - cells
     left += [name for name in sorted(begun) if name.rpartition("-")[2] in old]
     paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in KINDS.items())
     return [path for path in paths if path.exists()]
@@ -362,6 +432,7 @@ def _is_of_other_code(path: Path, name: str, named: str | None) -> bool:
 
 #: Suffix of a cell's file in each folder of results.
 KINDS = {
-    "cells": ".parquet", "policies": ".pt", "best": ".pt", "checkpoints": ".pt", "specs": ".json",
-    "logs": ".log", "benchmarks": ".tsv", "progress": ".json",
+    "cells": ".parquet", "specs": ".json", "progress": ".json", "logs": ".log",
+    "benchmarks": ".tsv", "policies": ".safetensors", "best": ".safetensors",
+    "checkpoints": ".safetensors",
 }  # fmt: skip

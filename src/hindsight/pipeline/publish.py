@@ -17,13 +17,13 @@ from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import file_sha256
 from hindsight.io.files import FileError, as_json, write_if_changed, write_whole
-from hindsight.pipeline.project import MAIN_EXPERIMENT
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.config import EPISODES, PUBLISHED, TRAINED, Config
+from hindsight.specs.config import EPISODES, MAIN_EXPERIMENT, PUBLISHED, TRAINED, Config
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.manifest import MANIFEST, read_manifest, verify
 from hindsight.specs.plan import Plan
 from hindsight.training.curves import write_curves
+from hindsight.training.finished import is_policy_of
 from hindsight.training.policies import acting_places
 
 
@@ -35,7 +35,8 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     are removed with their policies.  Yields a line per missing or removed cell.
 
     The manifest records each file's checksum, its cell's metadata, and the commit and lock file
-    that published it.  Unchanged files keep their entries.
+    that published it.  Unchanged files keep their entries.  If a publication is killed, the same
+    call completes it.
 
     Raises:
         FileError: a trained cell is damaged; or, before anything is written, a published file that
@@ -48,14 +49,20 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     cells = {name: PUBLISHED / "cells" / f"{name}.parquet" for name in plan.cells}
     before = read_manifest() if MANIFEST.exists() else {}
     others = [PUBLISHED / name for name in before if not name.startswith("cells/")]
-    verify([*others, *(cells[name] for name in plan.cells if found[name] is None)])
     main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, ())}
+    acting = {name for name in main if (path := found.get(name)) and policies_of(path).exists()}
+    drawn = trained / "tables" / plan.config.source / EPISODES
+    # What is written anew may differ from the manifest, if an earlier publication was killed.
+    anew = {policies_of(cells[name]) for name in acting}
+    anew |= {PUBLISHED / EPISODES} if drawn.exists() else set()
+    kept = (cells[name] for name in plan.cells if found[name] is None)
+    verify(path for path in (*others, *kept) if path not in anew)
     missing = []
     for name, spec in plan.cells.items():
         if (source := found[name]) is not None:
-            old = file_sha256(cells[name]) if cells[name].exists() else ""
             _ship(source, cells[name])
-            if name in main and policies_of(source).exists():
+            old = before.get(_key(cells[name]), {}).get("sha256")
+            if name in acting:
                 write_middle(spec, source, policies_of(cells[name]))
             elif old != file_sha256(cells[name]):  # the policy is from another training
                 policies_of(cells[name]).unlink(missing_ok=True)
@@ -64,7 +71,6 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
             yield f"missing: {name}"
     if not missing:
         yield from _remove_all_but(set(cells.values()))
-    drawn = trained / "tables" / plan.config.source / EPISODES
     if drawn.exists():
         write_whole(PUBLISHED / EPISODES, partial(shutil.copyfile, drawn))
     ships = [
@@ -87,7 +93,7 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
     Raises FileError if the curves are not a cell's, or its policies are missing beside them.
     """
     spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
-    policy = PUBLISHED / "policies" / f"{spec.name}.pt"
+    policy = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     which = write_middle(spec, curves, policy)
     known = {**read_manifest(), _key(policy): {"sha256": file_sha256(policy), **_now()}}
     write_if_changed(MANIFEST, as_json(known))
@@ -96,7 +102,7 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
 
 def policies_of(curves: Path) -> Path:
     """Path of a trained cell's final parameters, or of a published one's policy."""
-    return curves.parents[2] / "policies" / curves.parent.name / f"{curves.stem}.pt"
+    return curves.parents[2] / "policies" / curves.parent.name / f"{curves.stem}.safetensors"
 
 
 def _now() -> dict[str, str]:
@@ -136,8 +142,8 @@ def _remove_all_but(cells: Collection[Path]) -> Iterator[str]:
     """Remove other published cells, and their policies."""
     for path in sorted((PUBLISHED / "cells").rglob("*.parquet")):
         if path not in cells:
+            policies_of(path).unlink(missing_ok=True)  # first: none is left without its cell
             path.unlink()
-            policies_of(path).unlink(missing_ok=True)
             yield f"removed: {_key(path)}, which is no longer in the plan"
 
 
@@ -160,6 +166,8 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:
     damaged file.
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
+    if not is_policy_of(spec, cell.metadata["code"], saved):
+        raise FileError(f"{policies_of(curves)}: is not of the training that {curves} is of")
     runs = pd.DataFrame(reduce_cell(cell).runs)
     ranks = runs.sort_values(["final_evaluation_return", "final_evaluation_success", "seed"])
     middle = ranks.iloc[(len(runs) - 1) // 2]

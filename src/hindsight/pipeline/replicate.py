@@ -17,10 +17,10 @@ from typing import Any
 
 import yaml
 
-from hindsight.io.files import as_json
 from hindsight.io.interruption import PARENT, noticed
 from hindsight.library.train import duration
 from hindsight.pipeline.project import Project, files_below, lock, must_be_in_its_clone
+from hindsight.report.definitions import must_fit
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
 from hindsight.specs.errors import SpecError
@@ -51,6 +51,7 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     if published:
         overrides["results"] = "published"
     project = Project(load(Path("config.yaml"), overrides))
+    must_fit(project.config)
     with lock():  # the pipeline takes it later, when this process would have overwritten the log
         pass
     keys = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
@@ -221,13 +222,8 @@ def _what_failed(project: Project, started: float) -> None:
 
 def _is_current(project: Project) -> bool:
     """Whether the verdicts follow from all tables of this configuration."""
-    claims = Path(project.claims)
-    plans = {name: Path(project.tables, name, "plan.json") for name in project.experiments}
-    return all(path.exists() for path in (claims, *plans.values())) and all(
-        path.stat().st_mtime <= claims.stat().st_mtime
-        and path.read_text(encoding="utf-8") == as_json(project.plan.document(name))
-        for name, path in plans.items()
-    )
+    made = (project.claims, *project.all_tables)
+    return all(Path(path).exists() for path in made) and not project.outdated(*made)
 
 
 def _lines(path: Path) -> list[str]:

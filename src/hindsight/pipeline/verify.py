@@ -72,7 +72,10 @@ def _coarse(value: Any) -> Any:
 
 
 def published() -> dict[str, CellSpec]:
-    """Read all published cells' specifications, by cell name.
+    """Read the specifications of the published cells that can be made again, by cell name.
+
+    Not those with standardised observations, which were trained by another rule: desired goals had
+    a mean and a deviation of their own, and nothing was clipped.
 
     Raises FileError for a cell that does not match the manifest or cannot be read.
     """
@@ -83,6 +86,8 @@ def published() -> dict[str, CellSpec]:
         if name.endswith(".parquet"):
             path = PUBLISHED / name
             spec = cell_of(metadata_of(path)["spec"], path)
+            if getattr(spec.algorithm, "normalize_observations", False):
+                continue
             found[name.removeprefix("cells/").removesuffix(".parquet")] = spec
     return found
 

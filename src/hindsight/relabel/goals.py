@@ -1,54 +1,65 @@
 """HER's goal selection strategies (Andrychowicz et al. 2017, section 4.5), for rollouts and replay.
 
-The new goal of a step is the achieved goal of a step of the same episode, drawn uniformly from the
-candidates of the strategy.  Steps are integer indices in temporal order, as NumPy arrays or PyTorch
-tensors.
+The new goal of a step is the achieved goal of a step of the same episode, which the strategy
+chooses. Steps are integer indices in temporal order.
 
 The strategy `random`, a goal of any episode, needs the whole buffer and is implemented there.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
+import torch
+from numba import types
+from torch import Tensor
 
+from hindsight.nn.numba_cache import FirstClass, first_class
+from hindsight.specs.errors import must_agree
 from hindsight.specs.replay import EpisodeStrategy
 
-#: Integers [...], a NumPy array or a tensor.
-Steps = Any
-#: The first candidate step, and the number of candidates.
-Candidates = tuple[Steps, Steps]
+#: A strategy: `(step, before, left, uniform)` returns the step, as a whole number, whose achieved
+#: goal replaces the desired one of `step`. That has `before` steps before it in its episode, and
+#: `left` to its end, with itself; the result must be one of them. `uniform` in [0, 1) is random.
+#: Compiled code calls it with numbers, Python also with NumPy arrays [...].
+STRATEGY = types.FunctionType(types.float64(types.int64, types.int64, types.int64, types.float64))
 
 
-def final(step: Steps, before: Steps, left: Steps) -> Candidates:
+@first_class(STRATEGY)
+def final(step: Any, before: Any, left: Any, uniform: Any) -> Any:
     """The last step of the episode."""
-    return step + (left - 1), 1
+    return step + left - 1 + 0.0 * uniform
 
 
-def future(step: Steps, before: Steps, left: Steps) -> Candidates:
-    """The step itself and all later ones of the episode."""
-    return step, left
+@first_class(STRATEGY)
+def future(step: Any, before: Any, left: Any, uniform: Any) -> Any:
+    """The step itself or one of the later ones of the episode, all equally likely."""
+    return step + np.floor(uniform * left)
 
 
-def episode(step: Steps, before: Steps, left: Steps) -> Candidates:
-    """All steps of the episode."""
-    return step - before, before + left
+@first_class(STRATEGY)
+def episode(step: Any, before: Any, left: Any, uniform: Any) -> Any:
+    """Any step of the episode, all equally likely."""
+    return step - before + np.floor(uniform * (before + left))
 
 
-#: Functions of a step, the number of steps before it in its episode, and the number left, itself
-#: included.
-STRATEGIES: dict[EpisodeStrategy, Callable[[Steps, Steps, Steps], Candidates]] = {
+STRATEGIES: dict[EpisodeStrategy, FirstClass] = {
     "final": final,
     "future": future,
     "episode": episode,
 }
+must_agree("goal strategy", get_args(EpisodeStrategy), STRATEGIES)
 
 
-def drawn(candidates: Candidates, uniform: Any) -> Steps:
-    """Draw one candidate for each position, from `uniform` [...] in [0, 1)."""
-    first, count = candidates
-    chosen = uniform * count
-    if isinstance(chosen, np.ndarray):
-        return first + chosen.astype(np.int64)
-    # The product with a float32 just below 1 may round up to the count.
-    return first + chosen.long().clamp(max=count - 1)
+def choose(strategy: EpisodeStrategy, step: Any, before: Any, left: Any, uniform: Any) -> Any:
+    """The steps [...] that a strategy chooses, int64; arguments [...] as of `STRATEGY`."""
+    # In float64, in which the product with a number just below 1 cannot round up.
+    chosen = STRATEGIES[strategy](step, before, left, np.asarray(uniform, np.float64))
+    return np.asarray(chosen).astype(np.int64)
+
+
+def choose_on(
+    strategy: EpisodeStrategy, step: Tensor, before: Tensor, left: Tensor, uniform: Tensor
+) -> Tensor:
+    """`choose` for tensors, on their device."""
+    arrays = (x.cpu().numpy() for x in (step, before, left, uniform))
+    return torch.from_numpy(choose(strategy, *arrays)).to(step.device)

@@ -45,7 +45,7 @@ class Draws:
 
 def _away(achieved: Tensor, observed: Tensor, first: Tensor) -> Tensor:
     """Whether `achieved` [..., step, goal] has moved away from the segment's first `observed`."""
-    distance = torch.linalg.vector_norm(achieved - at_step(observed, first), dim=-1)
+    distance: Tensor = torch.linalg.vector_norm(achieved - at_step(observed, first), dim=-1)
     return distance > MOVED
 
 
@@ -82,8 +82,10 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
     step = torch.arange(steps, device=uniform.device).expand(runs, envs, steps)
     first, last = rollout.first, rollout.last
     # The k goals of a step are consecutive.
-    of_each = (x.repeat_interleave(spec.k, dim=2) for x in (step, step - first, last - step + 1))
-    chosen = goals.drawn(goals.STRATEGIES[spec.strategy](*of_each), uniform.flatten(2))
+    each, before, left = (
+        x.repeat_interleave(spec.k, dim=2) for x in (step, step - first, last - step + 1)
+    )
+    chosen = goals.choose_on(spec.strategy, each, before, left, uniform.flatten(2))
     copies = released_copies(rollout, task, at_step(rollout.achieved, chosen))
     copied = torch.ones_like(rollout.success)
     if spec.copies == "failed":
@@ -145,8 +147,7 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
         chosen = _one_of(away, first, last, number)
     else:
         # The whole episode has one goal, chosen from the candidates of its first step.
-        seen_from_first = goals.STRATEGIES[spec.strategy](first, 0 * first, last - first + 1)
-        chosen = goals.drawn(seen_from_first, number)
+        chosen = goals.choose_on(spec.strategy, first, 0 * first, last - first + 1, number)
     if spec.moved_goals:
         valid = valid & away.gather(-1, chosen)
     goal = at_step(rollout.next_achieved, chosen)

@@ -29,17 +29,3 @@ class Task(Protocol):
 
     def contains(self, goals: Tensor) -> Tensor:
         """Whether goals [..., goal] lie in the goal space, [...] bool."""
-
-
-class GoalsInBox:
-    """Mixin for tasks whose goal space is the box [-half_width, half_width]^n."""
-
-    half_width: float
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        """See `Task.goals`."""
-        return (2 * uniform - 1) * self.half_width
-
-    def contains(self, goals: Tensor) -> Tensor:
-        """See `Task.contains`."""
-        return (goals.abs() <= self.half_width).all(-1)

@@ -32,7 +32,7 @@ from hindsight.relabel import goals
 from hindsight.replay.transitions import Batch
 from hindsight.specs.base import FIDELITIES, Fidelity
 from hindsight.specs.errors import SpecError
-from hindsight.specs.replay import GOAL_STRATEGIES, EpisodeStrategy, GoalStrategy
+from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
 from hindsight.streams import Purpose, stream
 
 Numbers = NDArray[np.float64]
@@ -62,7 +62,7 @@ def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
 
 def count_of(name: str, value: Any, least: int = 1) -> int:
     """Return a count, which may be a float such as 1e6; SpecError if not whole, or too small."""
-    number = isinstance(value, Real) and type(value) is not bool
+    number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not least <= value < np.inf or value != int(value):
         raise SpecError(
             f"{name}: {value!r} is not allowed; it must be a whole number, {least} or more"
@@ -125,7 +125,7 @@ class Relabelling:
 
     strategy: the steps whose achieved goals may replace the desired one: the last step of the
         episode (`final`), the transition itself and the steps after it (`future`), any step of the
-        episode (`episode`) or of the buffer (`random`).  All candidates are equally likely.
+        episode (`episode`) or of the buffer (`random`); see `relabel.goals`.
     k: additional goals per transition: it is relabelled with probability k / (k + 1).
     terminates_on_success: whether achieving the desired goal terminates an episode.
     fidelity: `described`: a relabelled transition is terminated if it achieves the new goal (in an
@@ -303,9 +303,9 @@ class ReplayBuffer:
         if over.any():
             self._finish(over)
 
-    def end_episodes(self, which: NDArray[np.bool_] | None = None) -> None:
+    def end_episodes(self, which: NDArray[np.bool_] | bool = True) -> None:
         """End the open episodes, or those `which` [run, env], as if a time limit had cut them."""
-        self._finish(self.elapsed > 0 if which is None else which)
+        self._finish((self.elapsed > 0) & which)
 
     def finished(self) -> Index:
         """Number of transitions that can be sampled, [run, env]."""
@@ -379,13 +379,9 @@ class ReplayBuffer:
         if strategy == "random":
             return self.choose(uniform.reshape(len(self.elapsed), -1)).reshape(index.shape)
         slot = index % self.n_slots
-        chosen = goals.drawn(self.candidates(strategy, index), uniform)
-        return chosen % self.n_slots + (index - slot)
-
-    def candidates(self, strategy: EpisodeStrategy, index: Index) -> goals.Candidates:
-        """First slot, and number, of the steps whose goals each transition `index` may get."""
         before, left = self.before.take(index), self.left.take(index)
-        return goals.STRATEGIES[strategy](index % self.n_slots, before, left)
+        chosen: Index = goals.choose(strategy, slot, before, left, uniform)
+        return chosen % self.n_slots + (index - slot)
 
     def settle(self, rows: Tensor, relabelled: Tensor, reward: Tensor, success: Tensor) -> None:
         """Set rewards and terminations of the `relabelled` rows, in place (see `Relabelling`).

@@ -110,7 +110,7 @@ def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any, Any]]) -> dict[str
 
 def width_of(fields: Mapping[str, Field]) -> int:
     """Columns of a row; an even number if any number has 8 bytes, so that all rows are aligned."""
-    width = max(field.columns.stop for field in fields.values())
+    width: int = max(field.columns.stop for field in fields.values())
     return width + width % (max(field.stored.itemsize for field in fields.values()) // COLUMN or 1)
 
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
+from gymnasium import vector
 from gymnasium.spaces import Space
-from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from hindsight.replay.buffer import Index, Numbers, Relabelling, RowLayout, check_choice
@@ -230,9 +230,9 @@ class HindsightReplayBuffer(FieldBuffer):
         environment lacks these methods, or resets by itself.
         """
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
-        if mode not in (None, AutoresetMode.DISABLED):
+        if mode not in (None, vector.AutoresetMode.DISABLED):
             why = "an episode's last observation would be the first of the next episode"
-            if mode == AutoresetMode.NEXT_STEP:
+            if mode == vector.AutoresetMode.NEXT_STEP:
                 why = (
                     "the step after an episode's end is a reset, whose reward of 0 would count as "
                     "a success where rewards are -1 and 0"
@@ -376,7 +376,9 @@ class HindsightReplayBuffer(FieldBuffer):
             return np.zeros(ring.n_envs, bool)
         last = ring.rows[0, :, (ring.position - 1) % ring.n_slots].numpy()
         now, then = rows[:, self._now], last[:, self._after]  # compared as bytes
-        return (ring.elapsed[0] > 0) & (now.view(np.int32) != then.view(np.int32)).any(1)
+        differ: NDArray[np.bool_] = (now.view(np.int32) != then.view(np.int32)).any(1)
+        open_: NDArray[np.bool_] = ring.elapsed[0] > 0
+        return open_ & differ
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
         """Sample `batch_size` transitions with replacement, partly relabelled.

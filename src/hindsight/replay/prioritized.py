@@ -60,7 +60,8 @@ class SumTree:
 
     def total(self) -> NDArray[np.float64]:
         """Sum of all leaves, [run]."""
-        return self.levels[-1].sum(1)
+        total: NDArray[np.float64] = self.levels[-1].sum(1)
+        return total
 
     def set(self, run: Index | int, leaf: Index, value: ArrayLike) -> None:
         """Set the leaves (run, leaf), [n]; the last of several values for one leaf counts."""

@@ -66,8 +66,8 @@ class Rollout:
         following = self.last_obs[..., None, goal : 2 * goal]
         desired = torch.cat([self.desired, following], dim=2)
         next_desired = torch.where(self.over[..., None], self.desired, desired[:, :, 1:])
-        before = torch.linalg.vector_norm(self.achieved - self.desired, dim=-1)
-        after = torch.linalg.vector_norm(self.next_achieved - next_desired, dim=-1)
+        before: Tensor = torch.linalg.vector_norm(self.achieved - self.desired, dim=-1)
+        after: Tensor = torch.linalg.vector_norm(self.next_achieved - next_desired, dim=-1)
         return before - after
 
     @property

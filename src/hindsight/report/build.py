@@ -7,7 +7,7 @@ experiment's tables, the figures, the cells' metadata, and the page of deviation
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,16 +16,16 @@ from typing import Any
 import jinja2
 
 from hindsight.analysis import authors
-from hindsight.analysis.summarise import level_text, read_plan, read_table
+from hindsight.analysis.summarise import level_text, plans_in, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
 from hindsight.figures.names import level_label, network_note
 from hindsight.figures.specs import ENDINGS, FIGURES, specs_of
-from hindsight.io.checksums import RECORD
 from hindsight.io.files import write_if_changed
+from hindsight.io.records import RECORD, read_record, record_of
 from hindsight.report import coverage, present, words
 from hindsight.report.html import Page, animation, link
 from hindsight.report.provenance import Provenance, collect
-from hindsight.specs.config import AUTHORS, PICTURE
+from hindsight.specs.config import AUTHORS, MAIN_EXPERIMENT, PICTURE
 from hindsight.specs.manifest import verify
 
 MARKS = {"yes": "✔", "no": "✘", "not tested": "○"}
@@ -102,13 +102,22 @@ class Report:
     authors: list[dict[str, Any]]
 
 
-def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Path) -> None:
-    """Write all pages from one source's folders of tables and figures.
+def build(
+    tables: Path,
+    figures: Collection[Path],
+    page: Path,
+    markdown: Path,
+    appendix: Path,
+    experiments: Collection[str] | None = None,
+) -> list[Path]:
+    """Write all pages from a source's folder of tables and its figures; return the pages' paths.
 
-    Other Markdown files in the folder `appendix` are deleted. Paths in the plans and the path of
-    docs/ are relative to the working directory.
+    Pages of the appendix that an earlier build wrote and this one does not are deleted. Paths in
+    the plans and the path of docs/ are relative to the working directory.
+
+    experiments: other tables do not count; None: all.
     """
-    report = gather(tables, figures)
+    report = gather(tables, figures, experiments)
     names = [CLAIMS_PAGE, PRODUCED_PAGE, *(chapter.name for chapter in report.chapters)]
     pages = {name: appendix / f"{name}.md" for name in names}
     texts = Texts(report, markdown, pages)
@@ -116,19 +125,23 @@ def build(tables: Path, figures: Path, page: Path, markdown: Path, appendix: Pat
     write_if_changed(markdown, texts.main())
     for name, path in pages.items():
         write_if_changed(path, texts.of(name))
-    for left in set(appendix.glob("*.md")) - set(pages.values()):
-        left.unlink()
+    written = [page, markdown, *pages.values()]
+    for left in read_record(record_of(page)).get("outputs", {}).keys() - set(map(str, written)):
+        (appendix / Path(left).name).unlink(missing_ok=True)
+    return written
 
 
-def gather(tables: Path, figures: Path) -> Report:
+def gather(
+    tables: Path, figures: Collection[Path], experiments: Collection[str] | None = None
+) -> Report:
     """Read everything that the pages show; leave out missing figures and tables."""
-    plans = [read_plan(path) for path in sorted(tables.glob("*/plan.json"))]
+    plans = plans_in(tables, experiments)
     if not plans:
         raise FileNotFoundError(f"{tables}: no experiment's plan.json found in this folder")
     order = list(dict.fromkeys(spec.experiment for spec in FIGURES.values()))
     plans.sort(key=lambda plan: [*order, plan["experiment"]].index(plan["experiment"]))
     notes = _diverged(tables, plans)
-    drawn = _drawn(tables, figures, notes)
+    drawn = _drawn(tables, plans, figures, notes)
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
     pictured = [picture for picture in drawn.values() if picture.experiment == PICTURE]
     environment = Chapter(PICTURE, "The environment", "Fig. 1 of both papers", pictured)
@@ -165,8 +178,9 @@ def read_claims(path: Path, drawn: Mapping[str, Picture] | None = None) -> list[
 
 def _authors(tables: Path, plans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Compare the authors' curves with ours; return a row per setting, none without both."""
-    ours = tables / "algorithms" / "seed_curves.parquet"
-    if not (AUTHORS.exists() and ours.exists()):
+    ours = tables / MAIN_EXPERIMENT / "seed_curves.parquet"
+    there = any(plan["experiment"] == MAIN_EXPERIMENT for plan in plans)
+    if not (there and AUTHORS.exists() and ours.exists()):
         return []
     verify([AUTHORS])
     network = "x".join(map(str, plans[0]["preset"]["hidden"]))
@@ -175,29 +189,33 @@ def _authors(tables: Path, plans: Sequence[dict[str, Any]]) -> list[dict[str, An
     return [{str(name): x for name, x in row.items()} for row in rows.to_dict("records")]
 
 
-def _drawn(tables: Path, figures: Path, notes: Notes) -> dict[str, Picture]:
+def _drawn(
+    tables: Path, plans: Sequence[dict[str, Any]], figures: Collection[Path], notes: Notes
+) -> dict[str, Picture]:
     """Return the figures that were drawn, by name, except those of experiments without results.
 
     A note on diverged runs ends the caption.
     """
-    found = {path.parent.name: read_table(path) for path in tables.glob("*/summary.csv")}
+    summaries = {plan["experiment"]: tables / plan["experiment"] / "summary.csv" for plan in plans}
+    found = {name: read_table(path) for name, path in summaries.items() if path.exists()}
+    paths = {path.stem: path for path in figures}
     known = {(PICTURE, "")}
     known |= {(name, fidelity) for name, table in found.items() for fidelity in table["fidelity"]}
     drawn = {}
     for name, spec in specs_of(found).items():
-        place, path = (spec.experiment, spec.fidelity), figures / f"{name}.png"
-        if place in known and path.exists():
+        place = spec.experiment, spec.fidelity
+        if place in known and name in paths:
             caption = f"{spec.caption} {notes.get(place, '')}".strip()
-            drawn[name] = Picture(name, spec.experiment, path, caption, spec.fidelity)
+            drawn[name] = Picture(name, spec.experiment, paths[name], caption, spec.fidelity)
     return drawn
 
 
 def _diverged(tables: Path, plans: Sequence[dict[str, Any]]) -> Notes:
     found = {}
     for plan in plans:
-        record = json.loads((tables / plan["experiment"] / RECORD).read_text(encoding="utf-8"))
+        record = read_record(tables / plan["experiment"] / RECORD)
         for fidelity in FIDELITIES:
-            runs = [r for r in record["diverged"] if r["fidelity"] == fidelity]
+            runs = [r for r in record.get("diverged", ()) if r["fidelity"] == fidelity]
             found[plan["experiment"], fidelity] = words.diverged(runs)
     return found
 

@@ -66,23 +66,23 @@ def p_value(value: Any) -> str:
 Column = tuple[str, Callable[[dict[Any, Any]], str]]
 
 
-def of(show: Callable[..., str], *columns: str) -> Callable[[dict[Any, Any]], str]:
+def column(show: Callable[..., str], *columns: str) -> Callable[[dict[Any, Any]], str]:
     """Return a function that shows these columns of a row by `show`."""
-    return lambda row: show(*(row[column] for column in columns))
+    return lambda row: show(*(row[name] for name in columns))
 
 
-_ARM: Column = ("algorithm", of(str, "arm"))
-_TASK: Column = ("task", of(str, "task"))
+_ARM: Column = ("algorithm", column(str, "arm"))
+_TASK: Column = ("task", column(str, "task"))
 _CONDITION: list[Column] = [
-    ("spawn", of(lambda spawn: SPAWNS.get(spawn, ALL), "spawn")),
-    ("prey", of(lambda prey: PREYS.get(prey, ALL), "prey")),
+    ("spawn", column(lambda spawn: SPAWNS.get(spawn, ALL), "spawn")),
+    ("prey", column(lambda prey: PREYS.get(prey, ALL), "prey")),
 ]
 #: Only in the tables of an experiment with several levels.
-LEVEL: Column = ("setting", of(str, "level"))
-_CONDITIONS: Column = ("conditions", of(count, "n_conditions"))
-_SEEDS: Column = ("seeds", of(count, "n_seeds"))
+LEVEL: Column = ("setting", column(str, "level"))
+_CONDITIONS: Column = ("conditions", column(count, "n_conditions"))
+_SEEDS: Column = ("seeds", column(count, "n_seeds"))
 _SOLVED: Column = (
-    "seeds solved [95 %]", of(interval, "solved_share", "solved_low", "solved_high")
+    "seeds solved [95 %]", column(interval, "solved_share", "solved_low", "solved_high")
 )  # fmt: skip
 _METRICS = {
     "auc": "area under the curve",
@@ -91,50 +91,50 @@ _METRICS = {
     "final_evaluation_success": "success at the end",
 }
 _TESTS: list[Column] = [
-    ("pair", of("{} − {}".format, "arm", "baseline")),
-    ("metric", of(_METRICS.__getitem__, "metric")),
+    ("pair", column("{} − {}".format, "arm", "baseline")),
+    ("metric", column(_METRICS.__getitem__, "metric")),
     _SEEDS,
-    ("mean difference [95 %]", of(interval, "mean_difference", "low", "high")),
-    ("p, sign flips, Holm", of(p_value, "p_holm")),
-    ("p, Fisher on solved, Holm", of(p_value, "p_fisher_holm")),
-    ("p, log-rank", of(p_value, "p_logrank")),
+    ("mean difference [95 %]", column(interval, "mean_difference", "low", "high")),
+    ("p, sign flips, Holm", column(p_value, "p_holm")),
+    ("p, Fisher on solved, Holm", column(p_value, "p_fisher_holm")),
+    ("p, log-rank", column(p_value, "p_logrank")),
     ("probability of improvement [95 %]",
-     of(interval, "probability_of_improvement", "probability_low", "probability_high")),
+     column(interval, "probability_of_improvement", "probability_low", "probability_high")),
 ]  # fmt: skip
 #: The title and the columns of the tables that `summarise` writes, by file name.
 TABLES: dict[str, tuple[str, list[Column]]] = {
     "aggregate.csv": ("All conditions together", [
         LEVEL, _ARM, _CONDITIONS, _SEEDS,
         ("interquartile mean of final return [95 %]",
-         of(interval, "iqm_return", "iqm_return_low", "iqm_return_high")),
+         column(interval, "iqm_return", "iqm_return_low", "iqm_return_high")),
         ("mean of final return [95 %]",
-         of(interval, "mean_return", "mean_return_low", "mean_return_high")),
+         column(interval, "mean_return", "mean_return_low", "mean_return_high")),
         _SOLVED,
     ]),
     "summary.csv": ("By condition", [
         *_CONDITION, LEVEL, _ARM, _SEEDS,
         ("max. median return (IQR)",
-         of(lambda top, iqr: f"{number(top)} ({number(iqr)})", "max_median_return", "iqr")),
-        ("time to learn, steps", of(count, "time_to_learn_steps")),
-        ("time to learn, minutes", of(number, "time_to_learn_minutes")),
+         column(lambda top, iqr: f"{number(top)} ({number(iqr)})", "max_median_return", "iqr")),
+        ("time to learn, steps", column(count, "time_to_learn_steps")),
+        ("time to learn, minutes", column(number, "time_to_learn_minutes")),
         _SOLVED,
-        ("mean final return [95 %]", of(interval, "mean_return", "mean_low", "mean_high")),
+        ("mean final return [95 %]", column(interval, "mean_return", "mean_low", "mean_high")),
     ]),
     "sensitivity.csv": ("Sensitivity", [
         *_CONDITION, _ARM, _SEEDS,
-        ("best scaled return", of(number, "best")),
-        ("worst scaled return", of(number, "worst")),
+        ("best scaled return", column(number, "best")),
+        ("worst scaled return", column(number, "worst")),
         ("sensitivity, % [95 %]",
-         of(partial(interval, digits=0), "sensitivity_percent", "low", "high")),
+         column(partial(interval, digits=0), "sensitivity_percent", "low", "high")),
     ]),
     "best_level.csv": ("Best setting", [
         *_CONDITION, _ARM, _CONDITIONS, _SEEDS,
-        ("best by M_c [95 %]", of(setting, "best_level", "best_to", "low", "high")),
-        ("its M_c", of(number, "m_c")),
+        ("best by M_c [95 %]", column(setting, "best_level", "best_to", "low", "high")),
+        ("its M_c", column(number, "m_c")),
     ]),
     "m_c.csv": ("M_c by setting", [
         *_CONDITION, LEVEL, _ARM, _SEEDS,
-        ("M_c [95 %]", of(interval, "m_c", "m_c_low", "m_c_high")),
+        ("M_c [95 %]", column(interval, "m_c", "m_c_low", "m_c_high")),
     ]),
     "tests.csv": ("Pairwise tests", [*_CONDITION, LEVEL, *_TESTS]),
 }  # fmt: skip
@@ -143,11 +143,12 @@ TABLES: dict[str, tuple[str, list[Column]]] = {
 OF_TASKS: dict[str, list[Column]] = {
     "summary.csv": [
         _TASK, LEVEL, _ARM, _SEEDS,
-        ("success at the end [95 %]", of(interval, "mean_success", "success_low", "success_high")),
+        ("success at the end [95 %]",
+         column(interval, "mean_success", "success_low", "success_high")),
         ("mean success over training [95 %]",
-         of(interval, "mean_success_auc", "success_auc_low", "success_auc_high")),
+         column(interval, "mean_success_auc", "success_auc_low", "success_auc_high")),
         _SOLVED,
-        ("steps until solved, median", of(count, "solve_step_median")),
+        ("steps until solved, median", column(count, "solve_step_median")),
     ],
     "tests.csv": [_TASK, LEVEL, *_TESTS],
 }  # fmt: skip

@@ -3,12 +3,13 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from hindsight.analysis.summarise import level_text
-from hindsight.claims.data import CLAIMS, Change, Claim
+from hindsight.claims.data import CLAIMS, Change, Claim, Unit
 from hindsight.claims.rules import text
 from hindsight.report import present
+from hindsight.specs.errors import must_agree
 
 Row = Mapping[str, Any]
 #: How many diverged runs are named.
@@ -22,6 +23,7 @@ UNITS: dict[str, Callable[[float], str]] = {
     "return": lambda x: f"{x:+.3f}",
     "plain": lambda x: f"{x:.2g}",
 }
+must_agree("unit", get_args(Unit), UNITS)
 
 
 def diverged(runs: Sequence[Row]) -> str:
@@ -85,10 +87,10 @@ def detectable(unit: str, m: Row) -> str:
 
 def rule(claim: Claim) -> str:
     """State what is measured and how it is judged."""
-    metric, limits = claim.metric[:1].upper() + claim.metric[1:], claim.limits
-    if (claim.rule, claim.unit) == ("lean", "times"):  # of log2, but shown as ratios
-        limits = {name: float(f"{2.0**limit:.3g}") for name, limit in limits.items()}
-    return f"{metric}. {text(claim.rule, limits)}"
+    metric, ((name, limits),) = claim.metric[:1].upper() + claim.metric[1:], claim.rule.items()
+    if (name, claim.unit) == ("lean", "times"):  # of log2, but shown as ratios
+        limits = {key: float(f"{2.0**limit:.3g}") for key, limit in limits.items()}
+    return f"{metric}. {text(name, limits)}"
 
 
 def history(claim: Claim) -> list[str]:

@@ -43,6 +43,8 @@ Widths = Annotated[tuple[Few, ...], Field(min_length=1, max_length=100)]
 #: Follow the authors' released code, or the papers' text.
 Fidelity = Literal["released", "described"]
 FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
+#: Whether an episode succeeds by its last step, or by any of its steps.
+Success = Literal["last", "any"]
 DEVICES = "^(cpu|cuda(:[0-9]{1,3})?)$"
 #: Keys of a goal environment's observation, in the order of the policy's input.
 GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
@@ -104,17 +106,22 @@ class EnvironmentSpec(Spec):
     @property
     @abstractmethod
     def action_size(self) -> int:
-        """Dimensions of an action; 1 for a discrete one."""
+        """Dimensions of an action; of a discrete one, its components."""
 
     @property
     def n_choices(self) -> int | None:
-        """Number of discrete actions; None if actions are continuous."""
+        """Number of discrete actions; None if an action is not a single choice."""
         return None
 
     @property
+    def choices(self) -> tuple[int, ...]:
+        """Numbers of choices of an action's discrete components; empty if it is continuous."""
+        return () if self.n_choices is None else (self.n_choices,)
+
+    @property
     def n_outputs(self) -> int:
-        """Size of the policy's output: the number of discrete actions, or of action dimensions."""
-        return self.n_choices or self.action_size
+        """Size of the policy's output: the number of all choices, or of action dimensions."""
+        return sum(self.choices) or self.action_size
 
     @property
     def code(self) -> tuple[str, ...]:

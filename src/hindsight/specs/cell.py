@@ -113,9 +113,12 @@ class CellSpec(Spec):
             raise ValueError(f"replay applies to off-policy algorithms; {how.name} uses hindsight")
         if not how.on_policy and her:
             raise ValueError(f"hindsight applies to on-policy algorithms; {how.name} uses replay")
-        discrete = where.n_choices is not None
-        if how.actions == "discrete" and not discrete:
-            raise ValueError(f"{how.name} needs discrete actions, such as those of BitFlipping-v0")
+        discrete = bool(where.choices)
+        if how.actions == "discrete" and where.n_choices is None:
+            several = f"; for {len(where.choices)} at a time, use ppo" if discrete else ""
+            raise ValueError(
+                f"{how.name} needs discrete actions, such as those of BitFlipping-v0{several}"
+            )
         if how.actions == "continuous" and discrete:
             continuous = ": set continuous" if "continuous" in type(where).model_fields else ""
             raise ValueError(f"{how.name} needs continuous actions{continuous}")
@@ -209,6 +212,8 @@ def hash_of(values: dict[str, Any]) -> str:
 
 #: The parts whose keys the user gives without naming the part.
 SECTIONS = ("environment", "algorithm", "hindsight", "replay")
+#: These keys, by part.
+KEYS = {s: {key for model in PARTS[s].values() for key in model.model_fields} for s in SECTIONS}
 
 
 def cell_values(
@@ -265,8 +270,7 @@ def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
             return
     how = values["algorithm"]["name"]
     of_others = {"hindsight", "replay"} - {"hindsight" if ALGORITHMS[how].on_policy else "replay"}
-    kinds = {s: [*PARTS[s].values()] for s in SECTIONS if s not in of_others}
-    home = [s for s, models in kinds.items() if any(key in m.model_fields for m in models)]
+    home = [s for s in SECTIONS if s not in of_others and key in KEYS[s]]
     if home and home[0] not in values:
         raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
     if home:

@@ -6,8 +6,10 @@ and `training.record`, which call the loop, and write what it returns.
 """
 
 import hashlib
+from collections.abc import Iterator
 
-from hindsight.io.fingerprint import fingerprint
+from hindsight.io.files import FileError
+from hindsight.io.fingerprint import fingerprint, import_all
 from hindsight.specs.cell import CellSpec
 
 
@@ -23,10 +25,25 @@ def identity_of(spec: CellSpec) -> dict[str, str]:
 
 def code_of(spec: CellSpec) -> str:
     """Fingerprint of the code that decides a cell's numbers."""
-    how, where = spec.algorithm, spec.environment
-    kinds = (type(spec), type(how), type(where))
-    specifications = (f"{kind.__module__}:{kind.__name__}" for kind in kinds)
-    mathematics = filter(None, (how.module, how.compiled_module))
-    ours = fingerprint(how.loop, *mathematics, *where.code, *specifications)
-    own = where.own_code
+    ours, own = fingerprint(*_roots(spec)), spec.environment.own_code
     return hashlib.sha256(f"{ours} {own}".encode()).hexdigest()[:12] if own else ours
+
+
+def import_code(spec: CellSpec) -> None:
+    """Import all code that decides a cell's numbers, so that what runs is what `code_of` is of.
+
+    Raises FileError if some of it changed since this process began.
+    """
+    if changed := import_all(*_roots(spec)):
+        raise FileError(
+            f"{', '.join(map(str, changed))} changed while this training began; type the same "
+            "command again"
+        )
+
+
+def _roots(spec: CellSpec) -> Iterator[str]:
+    algorithm, environment = spec.algorithm, spec.environment
+    yield from (algorithm.loop, *environment.code)
+    yield from filter(None, (algorithm.module, algorithm.compiled_module))
+    for kind in (type(spec), type(algorithm), type(environment)):
+        yield f"{kind.__module__}:{kind.__name__}"

@@ -26,7 +26,7 @@ from hindsight.specs.base import (
 )
 from hindsight.specs.cell import EndTestSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS, Prey, Spawn
-from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.errors import SpecError, must_be_among, validated
 from hindsight.specs.reading import read_keys, values_of
 from hindsight.specs.replay import GoalStrategy
 
@@ -78,6 +78,13 @@ else:
 PAPERS_TASK = "predator-prey"
 #: Folder of the figure of the environment, beside those of the experiments.
 PICTURE = "environment"
+#: The experiment of the main figure, in which the authors' curves are drawn, too.
+MAIN_EXPERIMENT = "algorithms"
+
+
+#: The subject is the method studied, the baseline what it is compared with, a level one of several
+#: variations, a reference shown for comparison only.
+Role = Literal["baseline", "subject", "level", "reference"]
 
 
 class Arm(Spec):
@@ -87,9 +94,7 @@ class Arm(Spec):
     her: GoalStrategy | None = None
     #: Tasks to train on; None: all.
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    #: The subject is the method studied, the baseline what it is compared with, a level one of
-    #: several variations, a reference shown for comparison only.
-    role: Literal["baseline", "subject", "level", "reference"] = "level"
+    role: Role = "level"
     keys: dict[str, Any] = Field(default_factory=dict)
     #: Read its cells from results/published instead of training them.
     published: bool = False
@@ -99,7 +104,7 @@ class Conditions(Spec):
     """Conditions of predator-prey: all pairs of a spawn and a prey."""
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1), ONCE] = SPAWNS
-    preys: Annotated[tuple[Prey, ...], Field(min_length=1), ONCE] = PREYS
+    preys: Annotated[tuple[Prey, ...], Field(min_length=1), ONCE] = tuple(PREYS)
 
 
 class Experiment(Spec):
@@ -133,7 +138,7 @@ class Experiment(Spec):
                 raise ValueError(f"tasks.{name}.keys: {keys!r} is not a mapping of keys to values")
         for name, arm in self.arms.items():
             for task_name in arm.tasks or ():
-                _must_be_among(self.tasks, task_name, f"arms.{name}.tasks:")
+                must_be_among(self.tasks, task_name, f"arms.{name}.tasks:")
         return self
 
 
@@ -256,7 +261,7 @@ class Config(Spec):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> "Config":
-        _must_be_among(self.presets, self.size_name, "preset")
+        must_be_among(self.presets, self.size_name, "preset")
         if "published" in self.presets:
             raise ValueError("presets: 'published' is the name of the results that ship")
         if PICTURE in self.experiments:
@@ -267,7 +272,7 @@ class Config(Spec):
         selects = {f"presets.{name}.select": size.select for name, size in self.presets.items()}
         for where, select in (selects | {"select": self.select or {}}).items():
             for name, selection in select.items():
-                _must_be_among(self.experiments, name, f"{where}: experiment")
+                must_be_among(self.experiments, name, f"{where}: experiment")
                 _is_part_of(f"{where}.{name}", selection, self.experiments[name])
         return self
 
@@ -295,23 +300,15 @@ class Config(Spec):
 def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
     """Raise ValueError if a part names an arm, task, prey or level that the experiment lacks."""
     for key in part.levels:
-        _must_be_among(experiment.vary, key, f"{where}.levels:")
+        must_be_among(experiment.vary, key, f"{where}.levels:")
     known: dict[str, Iterable[Any]] = {"arms": experiment.arms, "tasks": experiment.tasks}
     known |= {"preys": ()} if experiment.tasks else {}
     known |= {f"levels.{key}": values for key, values in experiment.vary.items()}
     arms = {"arms": part.arms} if isinstance(part, Selection) else {}
     for name, parts in (part.inner | arms).items():
         for key, narrowed in parts.items():
-            _must_be_among(known.get(name, parts), key, f"{where}.{name}:")
+            must_be_among(known.get(name, parts), key, f"{where}.{name}:")
             _is_part_of(f"{where}.{name}.{key}", narrowed, experiment)
-
-
-def _must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
-    """Raise ValueError, which begins with `where`, for an unknown name."""
-    if name not in there:
-        known = ", ".join(sorted(map(str, there)))
-        choice = f"choose from {known}" if known else "there are none"
-        raise ValueError(f"{where} {name!r} is unknown; {choice}")
 
 
 def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Estimated cost of a cell on one core, by a formula fitted to measurements.
 
-PPO and SAC were measured by bench/training.py on an AMD EPYC of 2025, other off-policy algorithms
-on an Intel Xeon of 2023.  Estimates are off by tens of per cent there, and by a factor of three on
-older cores: use them for planning only.
+PPO was measured by bench/training.py on an AMD EPYC of 2025, everything else beside it.  Estimates
+are off by tens of per cent there, and by a factor of three on older cores: use them for planning
+only.
 """
 
 import heapq
@@ -10,17 +10,19 @@ from collections.abc import Sequence
 from typing import cast
 
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.off_policy import OffPolicySpec
 from hindsight.specs.on_policy import OnPolicySpec
 
 #: On-policy, per run: a rollout step; a minibatch update, fixed and per weight.
 COLLECT_MS, UPDATE_MS, UPDATE_WEIGHT_MS = 0.003, 0.012, 6.5e-6
 #: Off-policy: an update, fixed; a step including its storage; an update per run and sample, for
-#: each weight and each hidden unit (fitted to SAC and DQN with 64 units, DDPG with 2 x 256).
-OFF_POLICY_UPDATE_MS, OFF_POLICY_STEP_MS = 1.0, 0.25
-OFF_POLICY_WEIGHT_MS, OFF_POLICY_UNIT_MS = 2.0e-7, 7.4e-6
-#: A third-party environment (measured on a robot arm): a step on one core, and memory.
-FOREIGN_STEP_MS, FOREIGN_MB = 1.0, 15
+#: each weight and each hidden unit (fitted to SAC, TD3, DDPG and DQN with 2 x 64 and 2 x 256).
+OFF_POLICY_UPDATE_MS, OFF_POLICY_STEP_MS = 0.9, 0.25
+OFF_POLICY_WEIGHT_MS, OFF_POLICY_UNIT_MS = 9.0e-8, 2.0e-6
+#: A third-party environment: a step of its own (of a robot arm), handing it over, the policy and
+#: all else that is done once for the environments of all runs; and memory.
+FOREIGN_STEP_MS, FOREIGN_ROW_MS, FOREIGN_CALL_MS, FOREIGN_MB = 1.0, 0.1, 0.2, 15
 #: Startup of a process, mostly imports.
 START_SECONDS = 4.0
 #: Overhead of a cluster job on an idle node: queue, Snakemake's start and its status checks.
@@ -29,17 +31,24 @@ JOB_SECONDS = 24.0
 FILE_BYTES, ROW_BYTES = 15_000, 60
 
 
-def evaluation_seconds(spec: CellSpec) -> float:
-    """Seconds that evaluations take on one core if every episode has its maximum length."""
+def evaluation_seconds(spec: CellSpec, step_ms: float = FOREIGN_STEP_MS) -> float:
+    """Seconds that evaluations take on one core if every episode has its maximum length.
+
+    `step_ms`: milliseconds of a step of a third-party environment.
+    """
     tests = spec.evaluation.points * spec.evaluation.episodes * spec.environment.step_limit
-    return spec.seeds * tests * (FOREIGN_STEP_MS if spec.environment.foreign else COLLECT_MS) / 1e3
+    if not spec.environment.foreign:
+        return spec.seeds * tests * COLLECT_MS / 1e3
+    call_ms = FOREIGN_CALL_MS / GymnasiumSpec.parallel_episodes
+    return tests * (spec.seeds * (step_ms + FOREIGN_ROW_MS) + call_ms) / 1e3
 
 
-def seconds(spec: CellSpec) -> float:
-    """Seconds of training on one core if no run ends early."""
+def seconds(spec: CellSpec, step_ms: float = FOREIGN_STEP_MS) -> float:
+    """Seconds of training on one core if no run ends early; `step_ms` as above."""
     how, total = spec.algorithm, START_SECONDS
     if spec.environment.foreign:
-        total += spec.seeds * spec.steps * FOREIGN_STEP_MS / 1e3 + evaluation_seconds(spec)
+        each = spec.seeds * (step_ms + FOREIGN_ROW_MS) + FOREIGN_CALL_MS / how.n_envs
+        total += spec.steps * each / 1e3 + evaluation_seconds(spec, step_ms)
     # steps of each environment, in whole iterations
     steps = spec.steps // how.iteration_steps * how.iteration_steps // how.n_envs
     if isinstance(how, OnPolicySpec):
@@ -69,8 +78,10 @@ def megabytes(spec: CellSpec) -> int:
     else:
         stored = min(cast(OffPolicySpec, how).buffer_size, spec.steps) * (3 * obs + 8)
     numbers = runs * (stored + 12 * spec.n_weights)
-    # training environments, and four for evaluation
-    places = runs * (how.n_envs + 4) if spec.environment.foreign else 0
+    # training environments, and those for evaluation
+    places = (
+        runs * (how.n_envs + GymnasiumSpec.parallel_episodes) if spec.environment.foreign else 0
+    )
     return 700 + 4 * numbers // 1_000_000 + places * FOREIGN_MB
 
 

@@ -1,9 +1,10 @@
 """Errors shown to the user: one sentence with the key, the value and what is allowed."""
 
 import difflib
+import os
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,18 +39,45 @@ class EnvironmentFailure(Exception):
         return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
 
 
+class _Exit(SystemExit):
+    """What os._exit raises in third-party code: it would end this process without a word."""
+
+
+_os_exit = os._exit
+#: The processes in which third-party code runs, one entry for each call of `others_code`.
+_running: list[int] = []
+
+
+def _no_exit(status: int) -> None:
+    if os.getpid() not in _running:  # a process that the code has forked
+        _os_exit(status)
+    raise _Exit(status)
+
+
 @contextmanager
 def others_code(what: str) -> Iterator[None]:
     """Keep a third-party environment from blocking this process, or exiting: EnvironmentFailure."""
+    _running.append(os.getpid())
+    os._exit = _no_exit  # type: ignore[assignment]
     try:
         with awaited(what):
             yield
     except SystemExit as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        called = "os._exit" if isinstance(error, _Exit) else "sys.exit"
+        places = traceback.extract_tb(error.__traceback__)
+        place = [each for each in places if each.name != _no_exit.__name__][-1]
         raise EnvironmentFailure(
-            f"{what}: it called sys.exit({error.code!r}), in {place.filename}, line "
+            f"{what}: it called {called}({error.code!r}), in {place.filename}, line "
             f"{place.lineno}, which would end the training: it has to raise an error instead"
         ) from None
+    except (KeyboardInterrupt, Exception):
+        raise
+    except BaseException as error:  # GeneratorExit, for example
+        raise EnvironmentFailure.of(f"{what} failed", error) from error
+    finally:
+        _running.pop()
+        if not _running:
+            os._exit = _os_exit
 
 
 def one_sentence(error: ValidationError) -> str:
@@ -83,9 +111,24 @@ def guess(key: str, names: Iterable[str]) -> str:
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validated(model: type[Model], values: Any) -> Model:
-    """Validate plain values; raises SpecError with one sentence."""
+def validated(model: type[Model], values: Any, where: str = "") -> Model:
+    """Validate plain values; raises SpecError with one sentence, which begins with `where`."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise SpecError(one_sentence(error)) from None
+        raise SpecError(f"{where}: {one_sentence(error)}".removeprefix(": ")) from None
+
+
+def must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
+    """Raise ValueError, which begins with `where`, for an unknown name."""
+    if name not in there:
+        known = ", ".join(sorted(map(str, there)))
+        choice = f"choose from {known}" if known else "there are none"
+        raise ValueError(f"{where} {name!r} is unknown; {choice}")
+
+
+def must_agree(what: str, names: Collection[str], functions: Collection[str]) -> None:
+    """Raise SpecError if one of a registry's names has no function, or a function no name."""
+    for one in sorted({*names} ^ {*functions}):
+        lacks = "name but no function" if one in names else "function but no name"
+        raise SpecError(f"the {what} {one!r} has a {lacks}")

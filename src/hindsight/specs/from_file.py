@@ -77,5 +77,14 @@ def read_spec(path: Path, named: str | None = None) -> CellSpec:
 
 
 def wants_naming(name: str) -> bool:
-    """Whether the user must name an environment of this id that a file asks for."""
-    return name not in ENVIRONMENTS and not is_known(name)
+    """Whether the user must name an environment of this id that a file asks for.
+
+    Raises SpecError if it is not registered.
+    """
+    try:
+        return name not in ENVIRONMENTS and not is_known(name)
+    except SpecError as error:
+        raise SpecError(
+            f"{error}; if a module of yours registers it, import that module first, or name it: "
+            f'env="module:{name}", --env module:{name} in the command line'
+        ) from None

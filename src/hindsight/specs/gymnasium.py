@@ -4,26 +4,31 @@ Validation makes the environment once per process to read its spaces, so that er
 anything is trained.
 """
 
+import difflib
 import importlib
 import io
 import json
 import os
 import re
 import sys
-from contextlib import closing, redirect_stderr, redirect_stdout
-from functools import cache
+import time
+from collections.abc import Callable
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from functools import cache, partial
+from importlib.metadata import version
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
-from gymnasium.spaces import Discrete, flatdim
+import numpy as np
+from gymnasium.spaces import flatdim
 from pydantic import Field, model_validator
 
 from hindsight.envs.robots import quicken
-from hindsight.specs.base import EnvironmentSpec, Few
-from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import EnvironmentFailure, SpecError, guess, others_code
+from hindsight.specs.base import MOST, EnvironmentSpec, Few, Success
+from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.own_code import digest_of, versions_of
+from hindsight.specs.spaces import action_choices
 
 if TYPE_CHECKING:
     from hindsight.envs.facts import Facts
@@ -36,12 +41,45 @@ KNOWN = ("hindsight.envs", "gymnasium_robotics")
 RESERVED = ("id", "max_episode_steps", "disable_env_checker", "render_mode")
 #: Text that cannot be a file path, such as "dense", "r" in a maze, or "bottom burner".
 WORD = re.compile(r"[\w +-]{0,64}")
+#: The version at the end of an environment's id.
+VERSION = re.compile(r"-v\d+$")
+#: A step limit to suggest.
+SOME_LIMIT = 100
 #: Largest number, such as a picture's width.
 LARGEST = 4096
 #: Packages that register environments, and what to install, by the prefix of environments' names.
 ROBOTICS = ("gymnasium_robotics", "gymnasium-robotics==1.4.2 mujoco==3.10.0")
 PANDA, HIGHWAY = ("panda_gym", "panda-gym"), ("highway_env", "highway-env")
 REGISTERED_BY = {"Panda": PANDA, "parking": HIGHWAY, "Fetch": ROBOTICS, "Hand": ROBOTICS}
+
+
+#: The first instance of each environment in this process, which answers for its goals.
+_first: dict[str, gym.Env[Any, Any]] = {}
+
+
+class TheOnlyOne(gym.Wrapper[Any, Any, Any, Any]):
+    """The first instance of an environment, in place of another one, which could not be made.
+
+    Closing it does nothing.  Whoever resets it last has it.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], name: str, error: Exception) -> None:
+        super().__init__(env)
+        because = f"{type(error).__name__}: {_one_line(error)}"
+        #: Why there is only one.
+        self.why = f"only one instance of {name} can exist, as another one failed ({because})"
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether somebody else has reset it since."""
+        return vars(self.env).get("holder") is not self
+
+    def reset(self, **options: Any) -> Any:
+        vars(self.env)["holder"] = self
+        return self.env.reset(**options)
+
+    def close(self) -> None:
+        pass
 
 
 class GymnasiumSpec(EnvironmentSpec):
@@ -53,6 +91,8 @@ class GymnasiumSpec(EnvironmentSpec):
 
     entry_point: ClassVar[str] = "hindsight.envs.goal_environments:GoalEnvironments"
     foreign: ClassVar[bool] = True
+    #: A run's evaluation episodes at the same time: each takes memory.
+    parallel_episodes: ClassVar[int] = 4
 
     id: str
     kwargs: dict[str, Any] = Field(default={})
@@ -61,25 +101,36 @@ class GymnasiumSpec(EnvironmentSpec):
     """Steps after which an episode is truncated; null: as registered."""
     terminates: Literal["goal", "never"] | None = None
     """Whether success ends an episode; null: found by `compute_terminated`, or else by trial."""
+    success: Success = "last"
+    """Which steps make an episode a success: the last one, or any of them."""
     rest: Literal["keep", "drop", "refuse"] = "keep"
     """Reward beyond `compute_reward`: kept under every goal, dropped, or an error."""
 
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
-        limit = registered(self.id).max_episode_steps
+        limit, missing = registered(self.id).max_episode_steps, list[str]()
         self._kwargs_open_nothing()
         if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called), closing(self.make()) as env:
-                found = resolve_name("hindsight.envs.facts:own_step_limit")(env)
-            if found is None:
-                raise SpecError(
-                    f"{self.called} has no step limit: set one, such as max_episode_steps=100, or "
-                    "wrap it in gymnasium.wrappers.TimeLimit"
-                )
-            object.__setattr__(self, "max_episode_steps", found)
-        _ = self.facts
+                found = resolve_name("hindsight.envs.trial:own_step_limit")(env, self.called)
+            object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
+            missing = [] if found else [
+                f"{self.called} has no step limit: set one, such as max_episode_steps="
+                f"{SOME_LIMIT}, or wrap it in gymnasium.wrappers.TimeLimit"
+            ]  # fmt: skip
+        if self.max_episode_steps is None and (limit or 0) > MOST:
+            raise SpecError(
+                f"{self.called} has a step limit of {limit:,}, and nothing can be learned or "
+                "evaluated before an episode ends: set a lower one, such as max_episode_steps=100"
+            )
+        try:
+            _ = self.facts
+        except SpecError as error:
+            missing.append(str(error))
+        if missing:
+            raise SpecError("; and ".join(missing))
         return self
 
     def _kwargs_open_nothing(self) -> None:
@@ -100,9 +151,28 @@ class GymnasiumSpec(EnvironmentSpec):
             return _facts(self.model_dump_json())
 
     @property
+    def instance(self) -> gym.Env[Any, Any]:
+        """The instance that answers for goals."""
+        _ = self.facts
+        return _first[self.model_dump_json()]
+
+    @property
     def called(self) -> str:
         """Name in messages; for an environment given as an object, its class."""
         return re.sub(rf"^{NAMESPACE}/(.*?)\d+-v0$", r"\1", self.id)
+
+    @property
+    def step_ms(self) -> float:
+        """Milliseconds that a step takes, by trying; 1 if that raises an error."""
+        env, took = self.instance, list[float]()
+        with suppress(Exception), others_code(self.called):
+            while len(took) < 20 and sum(took) < 50:
+                env.reset(seed=len(took))
+                for _ in range(2):
+                    action, began = env.action_space.sample(), time.perf_counter()
+                    env.step(action)
+                    took.append(1e3 * (time.perf_counter() - began))
+        return float(np.median(took or [1.0]))
 
     @property
     def step_limit(self) -> int:
@@ -118,12 +188,15 @@ class GymnasiumSpec(EnvironmentSpec):
 
     @property
     def n_choices(self) -> int | None:
-        action = self.facts.action
-        return int(action.n) if isinstance(action, Discrete) else None
+        return self.choices[0] if len(self.choices) == 1 else None
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return action_choices(self.facts.action)
 
     @property
     def action_size(self) -> int:
-        return 1 if self.n_choices else flatdim(self.facts.action)
+        return len(self.choices) or flatdim(self.facts.action)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -160,8 +233,16 @@ class GymnasiumSpec(EnvironmentSpec):
         registered(self.id)
         given = {"max_episode_steps": self.max_episode_steps, **options, **self.kwargs}
         try:
-            env = gym.make(self.id, disable_env_checker=True, **given)
+            with others_code(self.called):
+                env = gym.make(self.id, disable_env_checker=True, **given)
+        except EnvironmentFailure:  # it tried to exit
+            raise
         except Exception as error:
+            first = _first.get(self.model_dump_json())
+            if first is not None and not options:
+                return TheOnlyOne(first, self.called, error)
+            if why := _outdated(self.id, error):
+                raise SpecError(why) from None
             unknown_key = isinstance(error, TypeError) and is_known(self.id)
             if unknown_key or isinstance(error, gym.error.Error):
                 raise SpecError(
@@ -170,7 +251,14 @@ class GymnasiumSpec(EnvironmentSpec):
             what = f"{self.id}: making it with {self.kwargs} failed"
             raise EnvironmentFailure.of(what, error) from error
         quicken(env)
+        env.close = partial(_close, env.close)  # type: ignore[method-assign]
         return env
+
+
+def _close(close: Callable[[], None]) -> None:
+    """Close an environment, whose own errors no longer matter."""
+    with suppress(Exception):
+        close()
 
 
 def is_known(name: str) -> bool:
@@ -207,8 +295,36 @@ def registered(name: str) -> Any:
     try:
         return gym.spec(bare)
     except gym.error.Error as error:
-        meant = guess(name, ENVIRONMENTS) or f": {_one_line(error)}"
+        newest, title = _newest(), VERSION.sub("", bare)
+        close = difflib.get_close_matches(title, newest, n=1)
+        within = module and f"{module}:"
+        meant = f"; did you mean {newest[close[0]]!r}?" if close else f": {_one_line(error)}"
+        if title in newest:  # another version of it
+            meant = f": use '{within}{newest[title]}'"
         raise SpecError(f"{name!r} is unknown{meant}") from None
+
+
+def _newest() -> dict[str, str]:
+    """The ids of the newest versions of all registered environments, by their names."""
+    specs = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
+    return {VERSION.sub("", spec.id): spec.id for spec in specs}
+
+
+def _outdated(name: str, error: Exception) -> str:
+    """Which versions keep an environment of gymnasium-robotics from being made; "": none."""
+    entry, (package, to_install) = str(registered(name).entry_point), ROBOTICS
+    if not entry.startswith(f"{package}."):
+        return ""
+    if ":MujocoPy" in entry:
+        newest = _newest()[VERSION.sub("", name.rpartition(":")[2])]
+        return f"{name} needs mujoco_py, which is no longer maintained: use {newest!r}"
+    if not isinstance(error, AssertionError | ImportError | gym.error.DependencyNotInstalled):
+        return ""
+    pairs = (f"{x} {version(x)}" for x in ("gymnasium-robotics", "mujoco"))
+    return (
+        f"{name} cannot be made with {' and '.join(pairs)}: pip install {to_install}, in a fresh "
+        "environment, since replacing mujoco in this one may break it"
+    )
 
 
 def _import(module: str, name: str) -> None:
@@ -255,5 +371,11 @@ def _facts(values: str) -> "Facts":
     spec = GymnasiumSpec.model_construct(**json.loads(values))
     # imported by name: cells of other environments do not depend on this code
     find = resolve_name("hindsight.envs.facts:facts_of")
-    facts: Facts = find(spec.called, spec.make, spec.terminates, spec.rest)
+
+    def make() -> gym.Env[Any, Any]:
+        env = spec.make()
+        _first.setdefault(values, env)
+        return env
+
+    facts: Facts = find(spec.called, make, spec.terminates, spec.rest)
     return facts

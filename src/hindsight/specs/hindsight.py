@@ -10,7 +10,9 @@ from hindsight.specs.replay import EpisodeStrategy
 #: Options that the authors' code lacks.
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
 #: Options that have no effect with `clone`.
-CLONES_WITHOUT = ("copies", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps")
+CLONES_WITHOUT = (
+    "copies", "copied_steps", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps",
+)  # fmt: skip
 
 
 class HindsightSpec(Spec):
@@ -23,9 +25,14 @@ class HindsightSpec(Spec):
     """Copies of each episode, each with another goal. Usual: 1 to 4."""
     copies: Literal["all", "failed"] = "all"
     """Episodes that are copied: all, or only those that failed."""
-    weight: Literal["none", "truncated"] = "none"
-    """Weight of a copy's advantages: 1, or the importance ratio of its actions,
-    pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1)."""
+    copied_steps: Literal["all", "better"] = "all"
+    """Steps of copies to learn from: all, or those whose return exceeds their value (better;
+    episodic self-imitation, Dai et al. 2020)."""
+    weight: Literal["none", "truncated", "per_decision"] = "none"
+    """Weight of a copy's advantages: 1 (none), the importance ratio of its actions,
+    pi(a | s, g') / pi(a | s, g), truncated at 1 (Espeholt et al. 2018, rho-bar = 1), or the product
+    of these ratios so far, self-normalised (per_decision; hindsight policy gradients, Rauber et al.
+    2019)."""
     clone: bool = False
     """Learn from the copies alone, by maximising the likelihood of their actions, without rewards
     or values (goal-conditioned supervised learning, GCSL; Ghosh et al. 2021)."""
@@ -106,7 +113,8 @@ class HindsightSpec(Spec):
         how += f"-{self.fidelity}" + ("-moved" if self.only_if_moved else "")
         how += "-failed" if self.copies == "failed" else ""
         how += "-cloned" if self.clone else ""
-        how += "-weighted" if self.weight == "truncated" else ""
+        how += "-better" if self.copied_steps == "better" else ""
+        how += {"none": "", "truncated": "-weighted"}.get(self.weight, "-per-decision")
         how += "-contact" if self.after_contact else ""
         how += "-goals" if self.moved_goals else ""
         how += f"-inside{self.inside:g}" if self.inside is not None else ""

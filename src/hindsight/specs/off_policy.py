@@ -26,11 +26,11 @@ class OffPolicySpec(AlgorithmSpec):
     """Largest norm of a gradient, which is scaled down to it; null: not clipped. Usual: null, or
     0.5 to 10."""
     log_interval: Steps = 1000
-    """Steps of each environment per row of the curves."""
+    """Steps of a run per row of the curves, rounded up to whole steps of its environments."""
 
     @property
     def iteration_steps(self) -> int:
-        return self.log_interval * self.n_envs
+        return -(-self.log_interval // self.n_envs) * self.n_envs
 
     def rate_of(self, part: str) -> float:
         """Learning rate of a part of `algorithms.learner.Learner.optimised`."""
@@ -59,12 +59,12 @@ class ContinuousSpec(OffPolicySpec):
     """Share of training actions that are drawn uniformly (Andrychowicz et al. 2017, appendix A).
     Usual: 0 to 0.3; helps where the goal is rarely met by noise alone."""
     normalize_observations: bool = False
-    """Standardise observations by their running mean and standard deviation. Helps where numbers
-    differ in scale."""
+    """Standardise observations by their running mean and standard deviation, which desired and
+    achieved goals share, and clip them at five deviations. Helps where numbers differ in scale."""
 
     def rate_of(self, part: str) -> float:
         own = {"actor": self.actor_learning_rate, "critics": self.critic_learning_rate}
-        return own[part] or self.learning_rate
+        return own.get(part) or self.learning_rate
 
     @property
     def words(self) -> str:

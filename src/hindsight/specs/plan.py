@@ -189,7 +189,8 @@ def _cell(config: Config, at: Place) -> CellSpec:
     if ALGORITHMS[arm.algorithm].on_policy:
         usual["n_steps"] = size.n_steps
     else:
-        # The papers bin off-policy curves.  An impossible `n_envs` is refused below.
+        # The papers bin off-policy curves. Published cells have this value in their names, from
+        # when it counted the steps of each environment. An impossible `n_envs` is refused below.
         n_envs = keys.get("n_envs")
         n_envs = max(1, n_envs) if isinstance(n_envs, int) else 1
         usual["log_interval"] = max(1, steps // BINS // n_envs)
@@ -204,10 +205,7 @@ def _cell(config: Config, at: Place) -> CellSpec:
         # A test must fall on the end of an iteration.
         divisors = (n for n in range(1, steps // BINS + 1) if test.every % n == 0)
         values["algorithm"]["log_interval"] = max(divisors, default=1)
-    try:
-        return validated(CellSpec, values)
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from None
+    return validated(CellSpec, values, where)
 
 
 @dataclass(frozen=True)

@@ -95,4 +95,4 @@ def _must_be_plain(text: str, where: str) -> None:
 
 
 def _line(node: Any) -> int:
-    return node.start_mark.line + 1
+    return int(node.start_mark.line) + 1

@@ -6,16 +6,31 @@ Boxes and bits keep their numbers; discrete values are encoded one-hot.
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, flatdim
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, flatdim
 from numpy.typing import NDArray
 
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import SpecError
 
+if gymnasium.__version__.startswith("0."):
+    raise SpecError(
+        f"hindsight needs gymnasium 1.0 or newer, but found {gymnasium.__version__}, which another "
+        "package may have asked for: pip install 'gymnasium>=1.0', in an environment of its own if "
+        "that package needs the older one"
+    )
+
 Array = NDArray[Any]
 #: Supported spaces of observations and goals.
 KINDS = (Box, Discrete, MultiBinary, MultiDiscrete)
+#: Advice for an environment whose observations are others.
+WRAP = (
+    "; hindsight.GoalEnvironment(env, achieved=..., desired=..., tolerance=...) makes a goal "
+    "environment of it (docs/your-environment.md)"
+)
+#: Supported spaces of actions.
+Actions = Box | Discrete | MultiBinary | MultiDiscrete
 
 
 def choices(space: Space[Any]) -> list[Array] | None:
@@ -26,6 +41,13 @@ def choices(space: Space[Any]) -> list[Array] | None:
         pairs = zip(np.ravel(space.start), np.ravel(space.nvec), strict=True)
         return [first + np.arange(n) for first, n in pairs]
     return None
+
+
+def action_choices(space: Space[Any]) -> tuple[int, ...]:
+    """Numbers of choices of an action's discrete components; empty if it is continuous."""
+    if isinstance(space, MultiBinary):
+        return (2,) * flatdim(space)
+    return tuple(len(among) for among in choices(space) or ())
 
 
 def largest(space: Space[Any]) -> NDArray[np.float64]:
@@ -66,10 +88,15 @@ def elements(space: Space[Any], rows: Array) -> Array:
     return rows.reshape(-1, *(space.shape or ())).astype(space.dtype)
 
 
-def action_of(space: Box | Discrete, values: NDArray[np.float32]) -> Any:
-    """Scale an action [action] from [-1, 1] to the environment's box, or convert a choice [1]."""
+def action_of(space: Actions, values: NDArray[np.float32]) -> Any:
+    """Scale an action [action] from [-1, 1] to the environment's box, or convert choices [choice].
+
+    The choices of a component are counted from 0.
+    """
     if isinstance(space, Discrete):
         return space.start + int(values[0])
+    if not isinstance(space, Box):
+        return (values.reshape(space.shape) + getattr(space, "start", 0)).astype(space.dtype)
     low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
     scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
     # Rounding must not leave the box.
@@ -87,27 +114,14 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
     if not set(spaces) >= set(GOAL_KEYS):
         what = ", ".join(spaces) or f"a {type(whole).__name__}"
-        how = ""
-        if isinstance(whole, Tuple):
-            how = (
-                ": gymnasium.wrappers.TransformObservation(env, lambda obs: "
-                "dict(zip(KEYS, obs)), gymnasium.spaces.Dict(dict(zip(KEYS, env.observation_space))"
-                f")) makes them dictionaries, with KEYS = {list(GOAL_KEYS)} in the tuple's order"
-            )
         raise SpecError(
             f"{name}: observations must be dictionaries with {', '.join(GOAL_KEYS)}; "
-            f"it has {what}{how}"
+            f"it has {what}{WRAP}"
         )
     for key in GOAL_KEYS:
         if not isinstance(spaces[key], KINDS):
-            raise SpecError(
-                f"{name}: {key} is a {type(spaces[key]).__name__}, but must be one array: "
-                "gymnasium.wrappers.TransformObservation(env, lambda obs: {key: "
-                "gymnasium.spaces.flatten(env.observation_space[key], obs[key]) for key in obs}, "
-                "gymnasium.spaces.Dict({key: gymnasium.spaces.flatten_space(space) for key, space "
-                "in env.observation_space.items()})) flattens it; compute_reward must accept the "
-                "flattened goals"
-            )
+            kind = type(spaces[key]).__name__
+            raise SpecError(f"{name}: {key} is a {kind}, but must be one array{WRAP}")
     achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
     kinds = [
         (x.shape, np.dtype(x.dtype).kind == "f", [list(among) for among in choices(x) or ()])
@@ -130,12 +144,15 @@ def _has_numbers(space: Space[Any]) -> bool:
     return isinstance(space, KINDS)
 
 
-def policy_outputs(name: str, space: Space[Any]) -> Box | Discrete:
-    """Return an action space; SpecError unless it is Discrete or a bounded Box of floats."""
-    if isinstance(space, Discrete):
-        return space
+def policy_outputs(name: str, space: Space[Any]) -> Actions:
+    """Return an action space; SpecError unless it is discrete or a bounded Box of floats."""
+    if action_choices(space):
+        return space  # type: ignore[return-value]
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        raise SpecError(f"{name}: actions must be a Box of floats or Discrete, not {space}")
+        raise SpecError(
+            f"{name}: actions must be a Box of floats, Discrete, MultiDiscrete or MultiBinary, not "
+            f"{space}"
+        )
     if not space.is_bounded("both"):
         raise SpecError(f"{name}: actions must have bounds, to which [-1, 1] is scaled")
     return space

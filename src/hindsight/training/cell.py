@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.io.compiled import ENABLED, use_threads
 from hindsight.io.interruption import Interrupted, Notice, noticed
 from hindsight.io.locks import held
+from hindsight.nn.numba_cache import ENABLED, use_threads
 from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.errors import SpecError
+from hindsight.specs.code import import_code
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training.finished import DIVERGED, finished
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record
@@ -38,8 +39,8 @@ class Execution:
     #: Keep the last checkpoint, so that the result files can be written again if Snakemake deletes
     #: them after a failed job.
     keep_finished: bool = False
-    #: Reuse runs of a cell that differs only in its number of seeds.
-    reuses: bool = True
+    #: Train even if there are results, of the cell or of one that differs in its number of seeds.
+    again: bool = False
 
 
 SLOWLY = (
@@ -101,17 +102,21 @@ class CellTraining:
         record, how = self.record, self.execution
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
-            if finished(record.root, record.spec) is None:
-                runs = record.begin(how.reuses)
-                while record.missing:
-                    runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
-                    self._train(runs)
-                    runs = None
+            if how.again or finished(record.root, record.spec) is None:
+                try:
+                    runs = record.begin(reuses=not how.again)
+                    while record.missing:
+                        runs = runs or runs_of(record.spec, record.missing, how.device, how.workers)
+                        self._train(runs)
+                        runs = None
+                except (EnvironmentFailure, Interrupted) as error:
+                    error.args = (f"{error}; {self._way_on()}", *error.args[1:])
+                    raise
                 if how.keep_finished:
                     record.save(None)
                 record.write()
             if not how.keep_finished:
-                record.path("checkpoints", ".pt").unlink(missing_ok=True)
+                record.path("checkpoints", ".safetensors").unlink(missing_ok=True)
 
     def _train(self, runs: Runs) -> None:
         """Train these runs until each has ended."""
@@ -174,6 +179,13 @@ class CellTraining:
 
     # -- surviving interruption -----------------------------------------------------------------
 
+    def _way_on(self) -> str:
+        """What the user can do after an interruption."""
+        path = self.record.path("checkpoints", ".safetensors")
+        if path.exists():
+            return f"the same command continues from {path}"
+        return "the same command starts again: there was no checkpoint yet"
+
     def _checkpoint(self, runs: Runs) -> None:
         """Write a checkpoint if one is due; after a signal, write one and raise Interrupted."""
         record, now, number = self.record, time.monotonic(), self.notice.signal
@@ -184,8 +196,7 @@ class CellTraining:
             return
         raise Interrupted(
             f"{record.spec.name}: stopped by {signal.Signals(number).name} after "
-            f"{record.steps_done:,} of {record.steps:,} steps; the same command continues from "
-            f"{record.path('checkpoints', '.pt')}",
+            f"{record.steps_done:,} of {record.steps:,} steps",
             number,
         )
 
@@ -206,6 +217,7 @@ def train_cell(
         Interrupted: a signal asked to stop.
     """
     how = execution or Execution()
+    import_code(spec)
     must_be_usable(how.device)
     prepare_process(how.device, how.threads)
     if not ENABLED and how.device == "cpu":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hindsight.io.compiled import seconds_compiling
+from hindsight.nn.numba_cache import seconds_compiling
 
 
 class Clock:

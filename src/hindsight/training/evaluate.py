@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, flatdim
+from gymnasium.spaces import Dict, flatdim
 from numpy.typing import NDArray
 
 import hindsight.envs  # noqa: F401  (registers the environments)
-from hindsight.envs.facts import success_in
-from hindsight.specs.base import EnvironmentSpec
+from hindsight.envs.trial import success_in
+from hindsight.specs.base import EnvironmentSpec, Success
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec, registered
-from hindsight.specs.spaces import action_of, row_of
+from hindsight.specs.spaces import Actions, action_choices, action_of, row_of
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
 
@@ -45,11 +45,13 @@ def evaluate_policy(
     parameters: Mapping[str, Any] | None = None,
     run: int | None = None,
     seed: int = 0,
+    success: Success | None = None,
 ) -> Evaluation:
     """Play episodes; returns mean and standard deviation of the return, and the success rate.
 
-    An episode succeeds if `info["is_success"]` of its last step is true.  In the environment that a
-    policy file was trained in, the last reward decides if the info does not tell.
+    An episode succeeds if `info["is_success"]` of its last step is true; with `success="any"`, of
+    any step.  In the environment that a policy file was trained in, the reward decides if the info
+    does not tell.
 
     Args:
         policy: the path of a policy file, a function from observations (dictionaries, as the
@@ -64,6 +66,8 @@ def evaluate_policy(
             replace those in the file.
         run: seed of the file's run.  None: the first.
         seed: episode e starts from `reset(seed=seed + e)`, for every policy alike.
+        success: whether an episode succeeds by its "last" step or by "any" of its steps; None: as
+            in the training of the file's policy, else by the last.
 
     Raises:
         SpecError: the environment is unknown or does not fit the policy, or an argument is invalid.
@@ -71,15 +75,18 @@ def evaluate_policy(
     """
     if n_episodes < 1:
         raise SpecError(f"n_episodes: {n_episodes} is not allowed; use 1 or more")
+    if success not in (None, "last", "any"):
+        raise SpecError(f"success: {success!r} is not allowed; choose from last, any")
     named: Any = {"environment": environment, "parameters": parameters}
     if isinstance(policy, str | Path):
         spec, row = read_policy(Path(policy), run, _id_of(environment), random=not deterministic)
-        return evaluate_run(spec, row, n_episodes, deterministic, **named, seed=seed)
+        how = {**named, "seed": seed, "success": success}
+        return evaluate_run(spec, row, n_episodes, deterministic, **how)
     act = _actor(policy, deterministic)
     if environment is None:
         raise SpecError("environment: None is not allowed unless the policy is a file")
     with _opened(**named) as env:
-        return _episodes(act, env, n_episodes, seed)
+        return _episodes(act, env, n_episodes, seed, success == "any")
 
 
 def evaluate_run(
@@ -91,6 +98,7 @@ def evaluate_run(
     environment: str | gymnasium.Env[Any, Any] | None = None,
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
+    success: Success | None = None,
 ) -> Evaluation:
     """Evaluate a run with parameters `row` [parameter]; other arguments as `evaluate_policy`."""
     own: EnvironmentSpec | None = None
@@ -101,7 +109,8 @@ def evaluate_run(
         _check_fit(spec, env)
         generator = None if deterministic else torch.Generator().manual_seed(seed)
         act = actor_of(spec, row, env, generator)
-        return _episodes(act, env, n_episodes, seed, own)
+        usual = getattr(spec.environment, "success", "last")
+        return _episodes(act, env, n_episodes, seed, (success or usual) == "any", own)
 
 
 def _actor(policy: Any, deterministic: bool) -> Actor:
@@ -122,9 +131,10 @@ def _episodes(
     env: gymnasium.Env[Any, Any],
     n: int,
     seed: int,
+    any_success: bool,
     where: EnvironmentSpec | None = None,
 ) -> Evaluation:
-    played = [episode(act, env, seed + e, where) for e in range(n)]
+    played = [episode(act, env, seed + e, where, any_success=any_success) for e in range(n)]
     returns, lengths, successes = np.array(played, np.float64).T
     means = float(returns.mean()), float(returns.std()), float(successes.mean())
     return Evaluation(*means, float(lengths.mean()), returns, successes)
@@ -136,15 +146,16 @@ def episode(
     seed: int,
     where: EnvironmentSpec | None = None,
     look: Callable[[], None] = lambda: None,
+    any_success: bool = False,
 ) -> tuple[float, int, float]:
     """Play one episode; returns its return, its steps, and success: 1 or 0, or NaN if unknown.
 
-    `where` determines success if the last info does not; `look` is called after the reset and after
-    every step.
+    `where` determines success if an info does not; `look` is called after the reset and after every
+    step.  Success is that of the last step, or with `any_success` that of any.
     """
     obs, _ = env.reset(seed=seed)
     look()
-    returned, steps, over = 0.0, 0, False
+    returned, steps, over, reached = 0.0, 0, False, False
     while not over:
         before = {key: np.array(value) for key, value in obs.items()}
         obs, reward, terminated, truncated, info = env.step(act(obs))
@@ -152,11 +163,14 @@ def episode(
         returned += float(reward)
         steps += 1
         over = bool(terminated or truncated)
-    said = success_in(info)
-    if said is None and isinstance(where, GymnasiumSpec):
-        facts = where.facts
-        said = facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
-    return returned, steps, np.nan if said is None else float(said)
+        if not (over or any_success):
+            continue
+        said = success_in(info)
+        if said is None and isinstance(where, GymnasiumSpec):
+            facts = where.facts
+            said = facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
+        reached |= bool(said)
+    return returned, steps, np.nan if said is None else float(reached)
 
 
 def actor_of(
@@ -171,7 +185,7 @@ def actor_of(
     training; None: deterministic actions.
     """
     spaces, space = env.observation_space, env.action_space
-    assert isinstance(spaces, Dict) and isinstance(space, Box | Discrete)
+    assert isinstance(spaces, Dict) and isinstance(space, Actions)
     seen = {key: spaces[key] for key in spec.environment.keys}
     choose = policy_of(spec, row[None], generator)
 
@@ -223,9 +237,9 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     has = None
     if isinstance(spaces, Dict) and set(where.keys) <= set(spaces.keys()):
         has = sum(flatdim(spaces[part]) for part in where.keys)
-    discrete = isinstance(actions, Discrete)
-    n = int(actions.n if isinstance(actions, Discrete) else np.prod(actions.shape or ()))
-    if (has, discrete, n) != (where.observation_size, where.n_choices is not None, where.n_outputs):
+    choices = action_choices(actions)
+    n = sum(choices) or int(np.prod(actions.shape or ()))
+    if (has, choices, n) != (where.observation_size, where.choices, where.n_outputs):
         raise SpecError(
             f"environment: {env.spec.id if env.spec else env} does not fit a policy trained in "
             f"{where.id} on observations of {where.observation_size} numbers"

@@ -4,9 +4,13 @@ A run does not depend on the runs beside it, so a cell with three seeds contains
 cell that differs only in having two.
 """
 
+import json
+import platform
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,7 @@ from torch import Tensor
 
 from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about, is_whole, read_table
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, hash_of
 from hindsight.specs.code import file_name, identity_of
 from hindsight.training.curves import as_arrow
 
@@ -49,10 +53,12 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
         return None
     try:
         table = read_table(path)
-        saved = load(root / "policies" / f"{name}.pt")
+        saved = load(root / "policies" / f"{name}.safetensors")
         if not is_whole(table):
             return None
         policies = dict(zip(saved["seeds"], saved["rows"], strict=True))
+        if not is_policy_of(spec, found["code"], saved):
+            return None
         runs = list(found["runs"])
         origin = {"cell": spec.name, **{key: found[key] for key in ("machine", "versions")}}
         seconds = float(found["seconds"])
@@ -61,16 +67,43 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
     return Finished(table.replace_schema_metadata(), policies, runs, seconds, origin)
 
 
+def is_policy_of(spec: CellSpec, code: str, saved: dict[str, Any]) -> bool:
+    """Whether a policy file's content belongs to a cell that this code trained.
+
+    Raises KeyError, TypeError, ValueError or AttributeError if it is not a policy file's.
+    """
+    return (hash_of(json.loads(saved["spec"])), saved.get("code")) == (spec.hash, code)
+
+
+def changed_versions(recorded: dict[str, str]) -> str:
+    """Packages whose installed versions differ from those recorded, in words; empty if none do."""
+    changed = []
+    for name, was in recorded.items():
+        try:
+            now = platform.python_version() if name == "python" else version(name)
+        except PackageNotFoundError:
+            now = "not installed"
+        if now != was:
+            changed.append(f"{name} {was} (now {now})")
+    return ", ".join(changed)
+
+
 def reusable(root: Path, spec: CellSpec) -> Finished | None:
-    """Find runs in a cell that differs only in its number of seeds, as many as possible."""
+    """Find runs in a cell that differs only in its number of seeds, as many as possible.
+
+    Runs that other versions of packages trained are not taken: a cell would hold two worlds.
+    """
     beside = (root / "cells" / spec.name).parent.glob("*seeds*.parquet")
     there = {int(words[1]) for path in beside if (words := SEEDS.search(path.name))}
     more = sorted(seeds for seeds in there if seeds > spec.seeds)
     fewer = sorted((seeds for seeds in there if seeds < spec.seeds), reverse=True)
     for seeds in (*more, *fewer):
         other = spec.model_copy(update={"seeds": seeds})
-        if (found := finished(root, other)) is not None:
+        if (found := finished(root, other)) is None:
+            continue
+        if not (changed := changed_versions(found.origin["versions"])):
             return within(found, spec.run_seeds)
+        print(f"{other.name}: trained with {changed}, so its runs are not reused", file=sys.stderr)
     return None
 
 

@@ -1,9 +1,8 @@
 """The off-policy training loop: act, store, sample with hindsight, update.
 
-`OffPolicyRuns.iterate` takes `log_interval` steps in each environment of all runs on an axis.
+`OffPolicyRuns._iterate` takes `log_interval` steps of all runs on an axis.
 """
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -11,39 +10,51 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.algorithms.critics_compiled import Engine
+from hindsight.algorithms.interface import OffPolicyAlgorithm
+from hindsight.envs.run_axis import Environments
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, annealed
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.specs.replay import ReplaySpec
 from hindsight.streams import Purpose
-from hindsight.training.policies import Policy, agent_of
+from hindsight.training.off_policy_compiled import take
+from hindsight.training.policies import Policy, agent_of, networks_in
 from hindsight.training.runs import Runs
 
 #: Environment steps for which random numbers are drawn at once: creating a generator costs as much
 #: as a thousand numbers, but the numbers of a thousand steps would not fit into the cache.
 CHUNK = 50
 FLOAT = np.float32
-#: The actions [run, env, ...] of a chunk's step, from its number and the observations.
-Behaviour = Callable[[int, Tensor], Tensor]
 
 
 class OffPolicyRuns(Runs):
     """Runs of an off-policy algorithm."""
 
     algorithm: OffPolicySpec
+    module: OffPolicyAlgorithm
 
     def begin(self, rows: Tensor) -> None:
         self.replay = cast(ReplaySpec, self.spec.replay)
         how = self.algorithm
-        agent = agent_of(self.spec)
-        self.state = self.module.State(agent, rows, how.rate_of, how.weight_decay)
+        agent, (networks, _) = agent_of(self.spec), networks_in(self.spec, rows)
+        self.state = self.module.TrainState(agent, networks, how.rate_of, how.weight_decay)
         self.buffer = self._buffer()
         #: Standardises observations for the networks; None: they are used as they are.
         self.standardiser: Standardiser | None = None
         if isinstance(how, ContinuousSpec) and how.normalize_observations:
-            size = self.env.observation_size
-            self.standardiser = Standardiser(len(self.seeds), size, self.device)
+            sizes = self.env.observation_size, self.env.goal_size
+            self.standardiser = Standardiser(len(self.seeds), *sizes, self.device)
+        #: Compiled updates; None: PyTorch's.
+        self.engine: Engine | None = getattr(self.updater, "ENGINE", None)
+        #: Whether whole chunks of steps are compiled.
+        self.compiled = (
+            self.engine is not None
+            and isinstance(self.env, Environments)
+            and self.standardiser is None
+            and not self.replay.prioritized
+        )
 
     def _buffer(self) -> ReplayBuffer:
         """Create the buffer, no larger than the number of steps to come."""
@@ -63,13 +74,15 @@ class OffPolicyRuns(Runs):
 
     @property
     def rows(self) -> Tensor:
-        """Parameters of every run [run, parameter], for observations that are not standardised."""
+        """Parameters of every run [run, parameter], for observations that are not standardised:
+        its networks and, if they were trained on standardised ones, the bounds of what they see.
+        """
         rows = self.state.rows
         if self.standardiser is None:
             return rows
-        folded = self.module.State(self.state.agent, rows, 0.0)
+        folded = self.module.TrainState(self.state.agent, rows, 0.0)
         self.standardiser.fold(folded.networks)
-        return folded.rows
+        return torch.cat([folded.rows, self.standardiser.bounds], dim=1)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -83,15 +96,17 @@ class OffPolicyRuns(Runs):
         """What the networks see of observations [run, n, obs]."""
         return obs if self.standardiser is None else self.standardiser(obs)
 
+    def _abandon(self, episodes: Tensor) -> None:
+        self.buffer.end_episodes(episodes.cpu().numpy())
+
     @torch.no_grad()
-    def iterate(self) -> dict[str, Tensor]:
+    def _iterate(self) -> dict[str, Tensor]:
         self.clock.start()
-        interval = self.algorithm.log_interval
+        interval = self.rollout_steps // self.algorithm.n_envs
         #: Steps of each environment so far.
-        self.steps = self.iteration * interval
-        self.iteration += 1
+        self.steps = (self.iteration - 1) * interval
         names = [field.name for field in fields(self.module.Diagnostics)]
-        #: Diagnostics [run] of each update of the iteration.
+        #: Diagnostics [run, update] of the iteration.
         self._diagnostics: dict[str, list[Tensor]] = {x: [] for x in names if x != "td_error"}
         if self.env.keeps_rest:
             self._diagnostics["reward_rest"] = []
@@ -108,8 +123,8 @@ class OffPolicyRuns(Runs):
             over &= self._may_switch(self.replay.fidelity)
             self._note_first(self.switched, over.tolist())
         # Every row has every column, even before the first update.
-        nothing = torch.full((len(self.seeds),), torch.nan, device=self.device)
-        means = {n: torch.stack(x or [nothing]).nanmean(0) for n, x in self._diagnostics.items()}
+        nothing = torch.full((len(self.seeds), 1), torch.nan, device=self.device)
+        means = {n: torch.cat(x or [nothing], 1).nanmean(1) for n, x in self._diagnostics.items()}
         self.clock.lap(torch.arange(len(self.seeds)))
         return {
             **columns,
@@ -123,9 +138,10 @@ class OffPolicyRuns(Runs):
     def _chunk(self, index: int, steps: int) -> int:
         """Take some steps in each environment, with updates; returns the number of updates."""
         spec = self.algorithm
-        actions_at = self._behaviour(index, steps)
-        due = [t for t in range(self.steps + 1, self.steps + steps + 1) if self._is_due(t)]
-        n_updates = len(due) * spec.gradient_steps
+        noise, random_actions = self._exploration(index, (spec.n_envs, steps))
+        at_random = self._at_random(index, steps)
+        due = np.array([self._is_due(t) for t in range(self.steps + 1, self.steps + steps + 1)])
+        n_updates = int(due.sum()) * spec.gradient_steps
         uniform = draws(self.seeds, index, (n_updates, spec.batch_size, 3))
         for i, since in enumerate(self.switched):
             if since is not None:
@@ -133,32 +149,46 @@ class OffPolicyRuns(Runs):
         size = (n_updates, self.module.NOISES * spec.batch_size, self.env.action_size)
         normal = self.drawn(Purpose.UPDATE, index, lambda g: g.standard_normal(size, FLOAT))
         self.env.prepare_rollout(index + 1, steps)
-        taken: list[tuple[Tensor, ...]] = []
-        update = 0
+        if self.compiled:
+            outcomes, found = take(self, noise, random_actions, at_random, due, uniform, normal)
+            self._note(found)
+            self.steps += steps
+            self.recent.add(*map(torch.from_numpy, outcomes))
+            return n_updates
+        taken, update, each = list[tuple[Tensor, ...]](), 0, spec.gradient_steps
         for t in range(steps):
-            taken.append(self._step(actions_at, t))
-            if self._is_due(self.steps):
-                for _ in range(spec.gradient_steps):
-                    self._update(uniform[:, update], normal[:, update])
-                    update += 1
-        observed, *outcomes = zip(*taken, strict=True)
-        rewards, ended, succeeded, *rests = (torch.stack(x, dim=-1) for x in outcomes)
+            actions = random_actions[:, :, t]
+            if not (random := at_random[:, :, t]).all():
+                wanted = self._explore(self.env.state, noise[:, :, t])
+                random = random.view(*random.shape, *[1] * (actions.ndim - random.ndim))
+                actions = torch.where(random, actions, wanted)
+            taken.append(self._step(actions))
+            if due[t]:
+                now = slice(update, update + each)
+                self._update(uniform[:, now], normal[:, now])
+                update += each
+        observed, *columns = zip(*taken, strict=True)
+        rewards, ended, succeeded, *rests = (torch.stack(x, dim=-1) for x in columns)
         self.recent.add(rewards, ended, succeeded)
         if rests:
-            self._diagnostics["reward_rest"].append(rests[0].mean((1, 2)))
+            self._note({"reward_rest": rests[0].flatten(1).mean(1, keepdim=True)})
         if self.standardiser is not None:
             self.standardiser.update(torch.cat(observed, dim=1))
         return n_updates
 
-    def _step(self, actions_at: Behaviour, t: int) -> tuple[Tensor, ...]:
-        """Take the chunk's step `t` in each environment, and store it.
+    def _note(self, diagnostics: dict[str, Tensor]) -> None:
+        """Keep diagnostics [run, update] for the iteration's means."""
+        for name, values in diagnostics.items():
+            self._diagnostics[name].append(values)
+
+    def _step(self, actions: Tensor) -> tuple[Tensor, ...]:
+        """Take a step with these actions in each environment, and store it.
 
         Returns observations [run, env, obs], rewards, whether episodes ended and succeeded, and, if
         the environment has one, the part of the reward that does not depend on the goal [run, env].
         """
         env, g = self.env, self.env.goal_size
         obs = env.state.clone()
-        actions = actions_at(t, obs)
         step = env.step(actions)
         reward, _ = env.task.reward(step.next_achieved, obs[..., g : 2 * g], step.terminated)
         reward, terminated, truncated = step.paid(reward), step.terminated, step.truncated
@@ -172,26 +202,15 @@ class OffPolicyRuns(Runs):
         rest = () if step.rest is None else (step.rest,)
         return obs, reward, ended, step.success, *rest
 
-    def _behaviour(self, index: int, steps: int) -> Behaviour:
-        """Draw a chunk's random numbers; returns its actions as a function of step and obs."""
+    def _at_random(self, index: int, steps: int) -> Tensor:
+        """Whether a chunk's actions are uniformly random, [run, env, step] bool."""
         spec, size = self.algorithm, (self.algorithm.n_envs, steps)
-        noise, warm_up = self._exploration(index, size)
-        at_random = None
+        starting = (self.steps + torch.arange(steps)) * spec.n_envs < spec.learning_starts
+        at_random = (starting & spec.random_warm_up).expand(len(self.seeds), *size)
         if isinstance(spec, ContinuousSpec) and spec.epsilon:  # DQN itself draws its random choices
             uniform = self.drawn(Purpose.UNIFORM_ACTIONS, index, lambda g: g.random(size, FLOAT))
-            at_random = uniform < spec.epsilon
-
-        def actions_at(t: int, obs: Tensor) -> Tensor:
-            starting = self.steps * spec.n_envs < spec.learning_starts
-            if starting and spec.random_warm_up:
-                actions = warm_up[:, :, t]
-            else:
-                actions = self._explore(obs, noise[:, :, t])
-            if at_random is not None:
-                actions = torch.where(at_random[:, :, t, None], warm_up[:, :, t], actions)
-            return actions
-
-        return actions_at
+            at_random = at_random.to(self.device) | (uniform < spec.epsilon)
+        return at_random.to(self.device)
 
     def _is_due(self, steps: int) -> bool:
         """Whether updates follow after this many steps of each environment."""
@@ -222,16 +241,32 @@ class OffPolicyRuns(Runs):
         return self.module.act(self.state, self._seen(obs), self.algorithm, noise)
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
-        """Sample a batch and take one gradient step; `uniform` [run, sample, 3]."""
+        """Take some gradient steps, each on a batch of its own.
+
+        uniform: [run, update, sample, 3].  noise: [run, update, number, action].
+        """
+        n = uniform.shape[1]
+        # Only priorities depend on the updates before.
+        together = n if self.engine and not self.replay.prioritized else 1
+        for i in range(0, n, together):
+            self._learn(uniform[:, i : i + together], noise[:, i : i + together])
+
+    def _learn(self, uniform: np.ndarray, noise: Tensor) -> None:
+        """Sample batches together, and take a gradient step on each; arguments as in `_update`."""
+        runs, n, samples, _ = uniform.shape
+        numbers = uniform.reshape(runs, n * samples, 3)
         beta = annealed(self.replay.beta, self.steps * self.algorithm.n_envs / self.spec.steps)
-        index, weight = self.buffer.draw(uniform[..., 0], beta)
-        batch = self.buffer.sample_at(index, uniform[..., 1:], self.env.task.reward, weight)
+        index, weight = self.buffer.draw(numbers[..., 0], beta)
+        batch = self.buffer.sample_at(index, numbers[..., 1:], self.env.task.reward, weight)
         batch = replace(batch, obs=self._seen(batch.obs), next_obs=self._seen(batch.next_obs))
-        diagnostics = self.updater.update(self.state, batch, noise, self.algorithm)
+        if self.engine is not None:
+            found = self.engine.update(self.state, batch, noise, self.algorithm, n)
+        else:
+            found = self.module.update(self.state, batch, noise[:, 0], self.algorithm)
+        columns = {x: getattr(found, x).view(runs, n, -1) for x in vars(found)}
+        errors = columns.pop("td_error")
         if isinstance(self.buffer, PrioritizedReplayBuffer):
             # A run whose errors are no longer finite has diverged, and ends after this iteration.
-            errors = np.nan_to_num(diagnostics.td_error.cpu().numpy(), posinf=0.0, neginf=0.0)
-            self.buffer.update_priorities(index, errors)
-        for name, values in self._diagnostics.items():
-            if name != "reward_rest":
-                values.append(getattr(diagnostics, name))
+            finite = np.nan_to_num(errors[:, 0].cpu().numpy(), posinf=0.0, neginf=0.0)
+            self.buffer.update_priorities(index, finite)
+        self._note({name: values[..., 0] for name, values in columns.items()})

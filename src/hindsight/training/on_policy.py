@@ -1,23 +1,25 @@
 """The on-policy training loop: collect a rollout, relabel it, estimate advantages, update.
 
-`OnPolicyRuns.iterate` does this once for all runs that share an axis.
+`OnPolicyRuns._iterate` does this once for all runs that share an axis.
 """
 
 import math
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from hindsight.algorithms.interface import OnPolicyAlgorithm
 from hindsight.envs.run_axis import Environments
 from hindsight.nn.adam import Adam
-from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
+from hindsight.nn.entropy import gaussian_entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
 from hindsight.relabel.task import Task
+from hindsight.relabel.weights import WEIGHTS
 from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose
@@ -26,7 +28,7 @@ from hindsight.training.runs import Runs
 from hindsight.training.signals import entropies
 
 if TYPE_CHECKING:
-    from hindsight.algorithms.ppo import ActorCritic, Samples
+    from hindsight.algorithms.ppo import Agent, Samples
 
 #: What a run learns from: the rollout alone, the rollout and copies of all of it, rollout and
 #: copies with a target share of successes, or the rollout and a mixture of copies.
@@ -41,11 +43,12 @@ class OnPolicyRuns(Runs):
     """Runs of an on-policy algorithm."""
 
     algorithm: OnPolicySpec
+    module: OnPolicyAlgorithm
 
     def begin(self, rows: Tensor) -> None:
         #: The module of `collect`; compiled code can step only this package's environments.
         self.collector = self.updater if isinstance(self.env, Environments) else self.module
-        self.agent: ActorCritic = agent_of(self.spec)
+        self.agent: Agent = cast("Agent", agent_of(self.spec))
         rate, decay = self.algorithm.learning_rate, self.algorithm.weight_decay
         self.optimiser = Adam(rows, rate, eps=ADAM_EPS, weight_decay=decay)
         #: What the last iteration learned from: seeds, samples, real trajectories and copies.
@@ -62,11 +65,10 @@ class OnPolicyRuns(Runs):
     def policy(self) -> Policy:
         return policy_of(self.spec, self.rows)
 
-    def iterate(self) -> dict[str, Tensor]:
+    def _iterate(self) -> dict[str, Tensor]:
         spec, rows = self.algorithm, self.rows
         everyone = torch.arange(len(self.seeds), device=self.device)
         self.clock.start()
-        self.iteration += 1
         self._follow_schedules()
         self.env.prepare_rollout(self.iteration, spec.n_steps)
         noise = self._noise()
@@ -148,9 +150,14 @@ class OnPolicyRuns(Runs):
         assert how is not None
         relabelled = self.module.estimate(self.agent, rows, copies, self.algorithm)
         log_ratio = log_ratios(samples, relabelled, rollout, copies)
-        if how.weight == "truncated":
-            weight = log_ratio.exp().clamp(max=1)
-            relabelled = replace(relabelled, advantage=relabelled.advantage * weight)
+        if how.copied_steps == "better":
+            unbiased = self.algorithm.model_copy(update={"gae_lambda": 1.0})
+            gain = self.module.estimate(self.agent, rows, copies, unbiased).advantage
+            copies = replace(copies, valid=copies.valid & (gain > 0).view(copies.valid.shape))
+        weight = WEIGHTS[how.weight](log_ratio, copies)
+        relabelled = replace(
+            relabelled, advantage=relabelled.advantage * weight, valid=copies.valid.flatten(1)
+        )
         if how.clone:  # GCSL imitates the copies alone
             samples = replace(samples, valid=torch.zeros_like(samples.valid), cloned=True)
         return samples.with_copies(relabelled), log_ratio
@@ -200,7 +207,7 @@ class OnPolicyRuns(Runs):
         if self.agent.discrete:
             obs = rollout.obs.flatten(1, 2)
             logits = self.agent.policy(self.agent.split(self.rows)[0], obs)
-            return categorical_entropy(logits).mean(1)
+            return self.agent.state_entropy(logits).mean(1)
         entropy = gaussian_entropy(log_std)
         if self.algorithm.exploration != "squashed":
             return entropy
@@ -224,17 +231,17 @@ class OnPolicyRuns(Runs):
 
     def evaluate(self) -> dict[str, Tensor]:
         """Play the evaluation episodes; also returns entropies of the last iteration's samples."""
-        columns, n_choices = super().evaluate(), self.env.n_choices
+        columns, choices = super().evaluate(), self.spec.environment.choices
         for seeds, samples, *paths in self.learned:
             here = [i for i, seed in enumerate(seeds) if seed in self.seeds]  # others have ended
             runs = [self.seeds.index(seeds[i]) for i in here]
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = samples.actions
-            if n_choices is None:
+            if not choices:
                 actions = self.module.squash(actions, self.algorithm.exploration).clamp(-1, 1)
             obs, valid = samples.obs[here], samples.valid[here]
             limit = torch.tensor(self.env.limits(), device=self.device)
-            found = entropies(obs, actions[here], rewards[here], valid, limit, n_choices)
+            found = entropies(obs, actions[here], rewards[here], valid, limit, choices)
             for name, values in found.items():
                 columns.setdefault(name, values.new_zeros(len(self.seeds)))[runs] = values
         return columns
@@ -254,7 +261,7 @@ def log_ratios(real: "Samples", copies: "Samples", rollout: Rollout, paths: Traj
 
 
 def mechanism(
-    agent: "ActorCritic", rows: Tensor, samples: "Samples", log_ratio: Tensor | None
+    agent: "Agent", rows: Tensor, samples: "Samples", log_ratio: Tensor | None
 ) -> dict[str, Tensor]:
     """Diagnose how learning from copies affects the policy, each [run]; NaN where undefined.
 

@@ -17,7 +17,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import cell_of, values_of
 from hindsight.specs.gymnasium import NAMESPACE
 from hindsight.specs.manifest import verify
-from hindsight.training.policies import acting_places, initial_row, n_parameters
+from hindsight.training.policies import acting_places, initial_row, n_bounds, n_parameters
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,11 @@ class PolicyFile:
         Raises FileError if their number does not match the specification.
         """
         rows = self.rows
-        if self.acts_only and rows.shape[1] == len(places := acting_places(spec)):
-            first = torch.stack([initial_row(spec, seed) for seed in self.seeds])
-            rows = first.index_copy_(1, places, rows)
+        first = torch.stack([initial_row(spec, seed) for seed in self.seeds])
+        places = acting_places(spec) if self.acts_only else torch.arange(first.shape[1])
+        unbounded = len(places) - n_bounds(spec)  # before 1.1, observations were not clipped
+        if rows.shape[1] in (len(places), unbounded):
+            rows = first.index_copy_(1, places[: rows.shape[1]], rows)
         if rows.shape[1] != n_parameters(spec):
             raise FileError(f"{self.path}: its parameters do not match its specification")
         return rows

@@ -7,29 +7,38 @@ import torch
 
 WINDOW = 100
 #: Tensors with a run axis.
-OF_RUNS = ("finished", "so_far")
+OF_RUNS = ("finished", "so_far", "reached")
 
 
 class RecentEpisodes:
     """Return, success and length of each run's last `WINDOW` episodes."""
 
-    def __init__(self, runs: int, envs: int) -> None:
+    def __init__(self, runs: int, envs: int, any_success: bool = False) -> None:
         self.episodes: list[deque[tuple[float, float, float]]] = [
             deque(maxlen=WINDOW) for _ in range(runs)
         ]
         self.finished = torch.zeros(runs, dtype=torch.int64)
         # Return and length of the open episodes, [run, env, 2].
         self.so_far = torch.zeros(runs, envs, 2, dtype=torch.float64)
+        # Whether a step of the open episode has succeeded, [run, env].
+        self.any_success, self.reached = any_success, torch.zeros(runs, envs, dtype=torch.bool)
 
     def add(self, rewards: torch.Tensor, ended: torch.Tensor, success: torch.Tensor) -> None:
         """Add the episodes that end in these steps [run, env, step].
 
-        `ended` and `success` are bool; an episode succeeds if its last step does.
+        `ended` and `success` are bool; an episode succeeds if its last step does, or with
+        `any_success` if any does.
         """
+        ended, success = ended.cpu(), success.cpu()
+        if self.any_success:
+            success = success.clone()
+            for t in range(success.shape[2]):
+                success[:, :, t] |= self.reached
+                self.reached = success[:, :, t] & ~ended[:, :, t]
         steps = torch.ones(rewards.shape, dtype=torch.float64)
         sums = torch.stack([rewards.double().cpu(), steps], dim=-1).cumsum(2)
         totals = (self.so_far[:, :, None] + sums).numpy()
-        ended, caught = ended.cpu(), success.cpu().numpy()
+        caught = success.numpy()
         # Of episodes that end in the same step, that of the first environment comes first.
         begun = np.zeros_like(totals[:, :, 0])
         for run, t, env in ended.transpose(1, 2).nonzero().tolist():
@@ -38,6 +47,10 @@ class RecentEpisodes:
             begun[run, env] = totals[run, env, t]
         self.so_far = torch.from_numpy(totals[:, :, -1] - begun)
         self.finished += ended.sum((1, 2))
+
+    def abandon(self, episodes: torch.Tensor) -> None:
+        """Forget the open episodes of these environments, [run, env] bool."""
+        self.so_far[episodes.cpu()] = 0.0
 
     def means(self, latest: torch.Tensor | None = None) -> torch.Tensor:
         """Return mean return, success rate and length, [3, run]; NaN for a run without episodes.

@@ -1,7 +1,7 @@
 """The record of a cell while it trains: its curves, how its runs ended, and its files.
 
-Files of a cell: `cells/<name>-<code>.parquet` (the curves), `policies/<name>-<code>.pt` (the final
-parameters), `checkpoints/<name>-<code>.pt` (while it trains).
+Files of a cell `<name>-<code>`: `cells/*.parquet` (the curves), `policies/*.safetensors` (the final
+parameters), `checkpoints/*.safetensors` (while it trains).
 """
 
 import glob
@@ -26,10 +26,17 @@ from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import identity_of
 from hindsight.training.curves import as_arrow, write_curves
-from hindsight.training.finished import DIVERGED, NOTHING, diverged_runs, reusable, within
+from hindsight.training.finished import (
+    DIVERGED,
+    NOTHING,
+    changed_versions,
+    diverged_runs,
+    reusable,
+    within,
+)
 from hindsight.training.runs import Runs, runs_of
 
-PACKAGES = ("torch", "numpy", "gymnasium", "pyarrow")
+PACKAGES = ("torch", "numpy", "numba", "gymnasium", "pyarrow")
 #: Packages whose versions are recorded only if they are imported, by module name.
 ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
 #: Attributes of `Record` that a checkpoint keeps besides curves and runs.
@@ -109,8 +116,13 @@ class Record:
         kept = sorted(policies)
         rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
         save(
-            self.path("policies", ".pt"),
-            {"spec": self.spec.model_dump_json(), "seeds": kept, "rows": rows},
+            self.path("policies", ".safetensors"),
+            {
+                "spec": self.spec.model_dump_json(),
+                "code": self.identity["code"],
+                "seeds": kept,
+                "rows": rows,
+            },
         )
         write_curves(self.path("cells", ".parquet"), self._table(), self._metadata())
         if steps := sorted(diverged_runs(self._all_ended).items()):
@@ -128,7 +140,7 @@ class Record:
         }
         state = {"runs": runs, "curves": curves, "made_on": self._made_on()}
         state |= {"identity": self.identity, **{name: getattr(self, name) for name in KEPT}}
-        save(self.path("checkpoints", ".pt"), state)
+        save(self.path("checkpoints", ".safetensors"), state)
 
     @property
     def _all_ended(self) -> list[dict[str, Any]]:
@@ -202,7 +214,7 @@ class Record:
 
     def _resume(self) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
-        path = self.path("checkpoints", ".pt")
+        path = self.path("checkpoints", ".safetensors")
         if not path.exists():
             return None
         try:
@@ -211,6 +223,11 @@ class Record:
                 path.unlink()
                 why = "made by other code or from another specification"
                 print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
+                return None
+            if changed := changed_versions(saved["made_on"][-1]["versions"]):
+                aside = set_aside(path).name
+                why = f"made with {changed}; set aside as {aside}, training starts from scratch"
+                print(f"{path}: {why}", file=sys.stderr)
                 return None
             runs = self._continue(saved)
         except (DamagedError, *MISFITS) as error:
@@ -241,6 +258,7 @@ class Record:
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()
         }
         kept = {name: saved[name] for name in KEPT}
+        kept["policies"] = {int(seed): row for seed, row in saved["policies"].items()}
         kept |= {"earlier": list(saved["made_on"]), "reused": reused}
         vars(self).update(kept, columns=defaultdict(list, columns))
         return runs

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.algorithms.interface import off_policy, on_policy
 from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
-from hindsight.io.compiled import ENABLED
+from hindsight.nn.numba_cache import ENABLED
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream
@@ -30,10 +31,13 @@ OF_RUNS = ("seeds", "perfect", "switched")
 class Runs(ABC):
     """Runs of a cell that train together, and their full state for checkpoints.
 
-    A subclass implements a training loop: `iterate` is one iteration, `policy` acts in evaluations.
+    A subclass implements a training loop: `_iterate` is one iteration, `policy` acts in
+    evaluations.
     """
 
     algorithm: Any  # the specification of the algorithm
+    module: Any  # the algorithm (`algorithms.interface`)
+    updater: Any  # the module with its update, or its engine: compiled if there is one here
 
     def __init__(
         self,
@@ -54,10 +58,10 @@ class Runs(ABC):
         n_envs, runs = spec.algorithm.n_envs, len(self.seeds)
         #: Environment steps of one run in one iteration.
         self.rollout_steps = spec.algorithm.iteration_steps
-        self.module = import_module(spec.algorithm.module)
-        #: The module of `update`: compiled code if there is any for this device.
+        self.module = (on_policy if spec.algorithm.on_policy else off_policy)(spec.algorithm)
         self.updater = self.module
-        if ENABLED and self.device.type == "cpu" and spec.algorithm.compiled_module:
+        compiles = ENABLED and self.device.type == "cpu" and len(spec.environment.choices) <= 1
+        if compiles and spec.algorithm.compiled_module:
             self.updater = import_module(spec.algorithm.compiled_module)
         episodes, test = spec.evaluation.episodes, spec.end_test
 
@@ -72,7 +76,7 @@ class Runs(ABC):
         self.rounds = episodes // at_once
         #: Environments of the tests that end a run when every episode succeeds, if there are any.
         self.end_test_env = None if test is None else made(test.episodes)
-        self.recent = RecentEpisodes(runs, n_envs)
+        self.recent = RecentEpisodes(runs, n_envs, self.env.any_success)
         self.clock = Clock(runs, self.device, self.env.cpu_seconds)
         #: [run] first step at which the last hundred episodes had a mean return of 1, or None.
         self.perfect: list[int | None] = [None] * runs
@@ -86,9 +90,28 @@ class Runs(ABC):
     def begin(self, rows: Tensor) -> None:
         """Create optimisers and buffers for these initial parameters [run, parameter]."""
 
-    @abstractmethod
     def iterate(self) -> dict[str, Tensor]:
-        """Train for one iteration; returns columns of the training curves, each [run]."""
+        """Train for one iteration; returns columns of the training curves, each [run].
+
+        After an error in an environment, the iteration can be repeated, in new episodes.
+        """
+        if (lost := self.env.begin_lost()) is not None:
+            self.recent.abandon(lost)
+            self._abandon(lost)
+        self.iteration += 1
+        try:
+            return self._iterate()
+        except BaseException:
+            self.iteration -= 1
+            self.env.close()  # its steps may not be stored
+            raise
+
+    @abstractmethod
+    def _iterate(self) -> dict[str, Tensor]:
+        """Train for the iteration with the number `iteration`, from 1 on; see `iterate`."""
+
+    def _abandon(self, episodes: Tensor) -> None:  # noqa: B027
+        """End the open episodes of these environments [run, env] in what is stored of them."""
 
     @abstractmethod
     def policy(self) -> Policy:
@@ -165,6 +188,12 @@ class Runs(ABC):
         returns, _, _ = play(env, self.policy(), first=self.env_steps // test.every)
         return (returns.mean(1) >= 1).tolist()
 
+    def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """Call a method of all environments; returns what it returned in training, [run][env]."""
+        found = self.env.call(name, arguments, options)
+        self.evaluation_env.call(name, arguments, options)
+        return found
+
     def _columns(self, means: Tensor) -> dict[str, Tensor]:
         """Name mean return, success and length [3, run]; add the number of finished episodes."""
         return {"episodes": self.recent.finished.clone(), **dict(zip(EPISODES, means, strict=True))}
@@ -206,6 +235,7 @@ class Runs(ABC):
         """
         return {
             "iteration": self.iteration,
+            "goal_size": self.env.goal_size,
             **{name: getattr(self, name) for name in OF_RUNS},
             **{name: part.state_dict() for name, part in self._kept.items()},
         }
@@ -214,6 +244,8 @@ class Runs(ABC):
         """Restore a `state_dict` of runs with the same seeds; raise ValueError for others."""
         if list(saved["seeds"]) != self.seeds:
             raise ValueError(f"its runs have the seeds {saved['seeds']}, not {self.seeds}")
+        if (size := saved.get("goal_size", self.env.goal_size)) != self.env.goal_size:
+            raise ValueError(f"its goals have {size} numbers, not {self.env.goal_size}")
         self.iteration = saved["iteration"]
         for name, part in self._kept.items():
             part.load_state_dict(saved[name])
@@ -239,8 +271,11 @@ def play(
     env.prepare_rollout(first, longest)
     left = torch.full(shape, rounds, device=env.device)
     returns, success, length = sums = torch.zeros(3, *shape, device=env.device)
+    reached = torch.zeros(shape, dtype=torch.bool, device=env.device)
     for _ in range(longest * rounds):
         going = left > 0
+        if env.spec.foreign and not going.any():
+            break
         desired = env.state[..., g : 2 * g].clone()
         step = env.step(policy(env.state))
         look(step)
@@ -248,8 +283,10 @@ def play(
         returns += going * step.paid(reward)
         length += going
         over = going & (step.terminated | step.truncated)
-        # If success does not end an episode, the last step decides.
-        success += over & step.success
+        # If success does not end an episode, the last step decides, or any of them.
+        reached = step.success | (reached & env.any_success)
+        success += over & reached
+        reached &= ~over
         left -= over.long()
     return sums
 

@@ -44,19 +44,21 @@ def entropies(
     rewards: Tensor,
     valid: Tensor,
     limit: Tensor,
-    n_choices: int | None = None,
+    choices: tuple[int, ...] = (),
 ) -> dict[str, Tensor]:
     """Estimate the entropies of rewards, actions and observations in bits, each [run].
 
     obs: [run, sample, obs], in [-limit, limit].  rewards: [run, sample], in {-1, 0, 1}.
-    actions: [run, sample, action] as taken, in [-1, 1]; or one of `n_choices`, each of them a bin.
+    actions: [run, sample, action] as taken, in [-1, 1]; or each one of so many `choices`, which are
+        bins.
     valid: [run, sample] bool, the samples to use.
     """
-    if n_choices is not None:
-        actions = (2 * actions + 1) / n_choices - 1  # the centre of its bin
-    one = torch.ones(1, device=obs.device)
+    if choices:
+        # the centre of its bin
+        actions = (2 * actions + 1) / torch.tensor(choices, device=obs.device) - 1
+    one, bins = torch.ones(1, device=obs.device), max(choices, default=BINS)
     return {
         "reward_entropy": entropy(rewards[..., None], valid, one, bins=3),
-        "action_entropy": entropy(actions, valid, one.expand(actions.shape[-1]), n_choices or BINS),
+        "action_entropy": entropy(actions, valid, one.expand(actions.shape[-1]), bins),
         "observation_entropy": entropy(obs, valid, limit),
     }

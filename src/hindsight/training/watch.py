@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,11 @@ from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import EnvironmentFailure, validated
+from hindsight.specs.from_file import cell_of
 from hindsight.streams import Purpose
 from hindsight.training.evaluate import Actor, actor_of, episode
 from hindsight.training.policies import policy_of
-from hindsight.training.policy_files import read_policy
+from hindsight.training.policy_files import PolicyFile, read_policy
 from hindsight.training.runs import play
 
 import_matplotlib()
@@ -88,10 +90,12 @@ def _film(
     where: EnvironmentSpec, actor: Callable[[Any], Actor], episodes: int, seed: int
 ) -> list[Filmed]:
     """As `film`; `actor` returns the policy for an environment."""
-    try:
-        env = where.make(render_mode="rgb_array")
-    except EnvironmentFailure:  # a function or an instance has its own mode
-        env = where.make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # gymnasium's, of what is said below
+        try:
+            env = where.make(render_mode="rgb_array")
+        except EnvironmentFailure:  # a function or an instance has its own mode
+            env = where.make()
     modes = [env.render_mode] if env.render_mode else env.metadata.get("render_modes", ())
     if "rgb_array" not in modes:
         raise FileError(f'{where.id} cannot be filmed: it has no render_mode "rgb_array"')
@@ -112,7 +116,8 @@ def _film(
             frames.append(np.array(image, np.uint8))
 
         first = episode_seed((seed, 0), Purpose.EVALUATION_SPAWN, number)
-        _, _, success = episode(act, env, first, where, look)
+        any_success = getattr(where, "success", "last") == "any"
+        _, _, success = episode(act, env, first, where, look, any_success)
         filmed.append(Filmed(frames, speed, success == 1))
     env.close()
     return filmed
@@ -152,7 +157,15 @@ def choose_headless(env: gym.Env[Any, Any]) -> None:
 
 
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
-    """Write one episode per policy file: the longest of eight, if possible a successful one."""
+    """Write one episode per policy file: the longest of eight, if possible a successful one.
+
+    Raises FileError for a policy of another cell, or of other code, than its file is named after.
+    """
+    for path in policies:
+        file = PolicyFile.read(path)
+        name = f"{cell_of(file.values, path).name}-{file.saved.get('code')}"
+        if f"{path.parent.name}/{path.stem}" != name:
+            raise FileError(f"{path}: holds the policies of {name}")
     played = [play_hunts(*read_policy(path), 8) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 

@@ -11,6 +11,7 @@ class DDPGSpec(DeterministicSpec):
     """
 
     module: ClassVar[str] = "hindsight.algorithms.ddpg"
+    compiled_module: ClassVar[str] = "hindsight.algorithms.td3_compiled"
 
     name: Literal["ddpg"] = "ddpg"
     hidden: Widths = (256, 256)

@@ -12,6 +12,7 @@ class DQNSpec(OffPolicySpec):
     """
 
     module: ClassVar[str] = "hindsight.algorithms.dqn"
+    compiled_module: ClassVar[str] = "hindsight.algorithms.dqn_compiled"
     actions: ClassVar[Literal["any", "continuous", "discrete"]] = "discrete"
     passes: ClassVar[float] = 0.5
 

@@ -8,6 +8,7 @@ class TD3Spec(DeterministicSpec):
     """Twin delayed DDPG (Fujimoto et al. 2018), with noise scaled to actions in [-1, 1]."""
 
     module: ClassVar[str] = "hindsight.algorithms.td3"
+    compiled_module: ClassVar[str] = "hindsight.algorithms.td3_compiled"
     passes: ClassVar[float] = 1.5
 
     name: Literal["td3"] = "td3"

@@ -2,15 +2,23 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from hindsight.specs.base import NUMBER, EnvironmentSpec, Few, Fidelity, Positive
+from hindsight.specs.base import FIDELITIES, NUMBER, EnvironmentSpec, Few, Fidelity, Positive
 
-#: Prey behaviours: names of functions in hindsight.envs.prey.
-PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
+#: Preys, functions in hindsight.envs.prey, and their fidelities: two for a prey that uses the
+#: orthogonal vector, in which these differ.
+PREYS: dict[str, tuple[Fidelity, ...]] = {
+    "static": ("released",),
+    "random": ("released",),
+    "attract": FIDELITIES,
+    "repel": FIDELITIES,
+    "straight_away": ("released",),
+    "random_direction": ("released",),
+}
 Spawn = Literal["random", "apart"]
 if TYPE_CHECKING:
     Prey = str
 else:  # fingerprints skip this: a cell depends only on its own prey
-    Prey = Literal[PREYS]
+    Prey = Literal[tuple(PREYS)]
 SPAWNS: tuple[Spawn, ...] = get_args(Spawn)
 
 
@@ -75,9 +83,7 @@ class PredatorPreySpec(EnvironmentSpec):
 
     @model_validator(mode="after")
     def _fidelity_where_it_matters(self) -> "PredatorPreySpec":
-        # These preys do not use the orthogonal vector in which the fidelities differ, so both
-        # fidelities share their cells.
-        alike = ("static", "random", "straight_away", "random_direction")
-        if self.prey in alike and self.fidelity != "released":
-            self._reset("fidelity")
+        # Looked up at run time, so that a cell's fingerprint does not cover other preys.
+        if self.fidelity not in globals()["PREYS"][self.prey]:
+            self._reset("fidelity")  # both fidelities share their cells
         return self

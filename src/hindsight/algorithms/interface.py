@@ -1,0 +1,125 @@
+"""What the loops, evaluation and export use of an algorithm's file, beside its specification."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, ClassVar, Protocol, Self, cast
+
+import torch
+from torch import Tensor
+
+from hindsight.nn.adam import Adam
+from hindsight.nn.mlp import MLP
+from hindsight.replay.rollout import Rollout, Trajectories
+from hindsight.replay.transitions import Batch
+from hindsight.specs.base import AlgorithmSpec, EnvironmentSpec
+
+
+class Agent(Protocol):
+    """The networks of a run, and their layout in its row of parameters."""
+
+    @classmethod
+    def of(cls, environment: EnvironmentSpec, algorithm: Any) -> Self:
+        """The networks for a task, as the algorithm's specification describes them."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Lengths of a row's parts."""
+
+    def initial_row(self, seed: int, *initialisation: float) -> Tensor:
+        """Initial parameters of one run, [parameter]; see `AlgorithmSpec.initialisation`."""
+
+    def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
+        """The network that selects actions, and its parameters [run, parameter] within `rows`."""
+
+    def actions(self, outputs: Tensor) -> Tensor:
+        """Deterministic actions [..., action] from that network's outputs [..., output].
+
+        Actions of continuous spaces count from -1 to 1; choices of discrete ones from 0, as
+        integers [...], or [..., component] if an action has several.
+        """
+
+
+class TrainState(Protocol):
+    """Everything that an off-policy update changes (`algorithms.learner.Learner`)."""
+
+    agent: Agent
+    optimised: ClassVar[tuple[str, ...]]
+
+    @property
+    def rows(self) -> Tensor:
+        """A copy of all parameters, [run, parameter]."""
+
+    def select(self, runs: Tensor) -> None:
+        """Keep the runs with these indices."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None: ...
+
+
+class OffPolicyAlgorithm(Protocol):
+    """The file of an algorithm that learns from a replay buffer, such as `algorithms.td3`."""
+
+    #: Standard normal numbers that an update needs per sample and action dimension.
+    NOISES: int
+    Agent: type[Agent]
+    #: Made of agent, rows, learning rate and weight decay.
+    TrainState: Callable[..., Any]
+    #: A dataclass: what an update reports, [run], and `td_error` [run, sample].
+    Diagnostics: type
+
+    def act(self, state: Any, obs: Tensor, spec: Any, numbers: Tensor | None = None) -> Tensor:
+        """Actions for obs [run, env, obs], exploratory with random `numbers` [run, env, ...]."""
+
+    def update(self, state: Any, batch: Batch, noise: Tensor, spec: Any) -> Any:
+        """One update of all runs, in place; returns its diagnostics."""
+
+
+class OnPolicyAlgorithm(Protocol):
+    """The file of an algorithm that learns from rollouts, such as `algorithms.ppo`."""
+
+    Agent: type[Any]
+    Diagnostics: type
+
+    def behaviour(
+        self, agent: Any, rows: Tensor, spec: Any, generator: torch.Generator | None = None
+    ) -> Callable[[Tensor], Tensor]:
+        """The policy of rows, as a function of observations [run, env, obs]."""
+
+    def collect(
+        self, env: Any, agent: Any, rows: Tensor, noise: Tensor, exploration: Any = "gaussian"
+    ) -> Rollout:
+        """One rollout; noise [step, run, env, output]."""
+
+    def estimate(self, agent: Any, rows: Tensor, paths: Trajectories, spec: Any) -> Any:
+        """The samples to learn from, with advantages and returns."""
+
+    def orders(self, seeds: Sequence[int], iteration: int, valid: Tensor, n_epochs: int) -> Tensor:
+        """Orders of the valid samples, [epoch, run, sample]."""
+
+    def update(self, agent: Any, optimiser: Adam, samples: Any, order: Tensor, spec: Any) -> Any:
+        """The epochs of one iteration, in place; returns diagnostics [run]."""
+
+    def squash(self, actions: Tensor, exploration: Any) -> Tensor:
+        """The environment's actions for samples of the policy."""
+
+
+def off_policy(spec: AlgorithmSpec) -> OffPolicyAlgorithm:
+    """Import an off-policy algorithm; TypeError if its file lacks a name."""
+    return cast(OffPolicyAlgorithm, _checked(spec.module, OffPolicyAlgorithm))
+
+
+def on_policy(spec: AlgorithmSpec) -> OnPolicyAlgorithm:
+    """Import an on-policy algorithm; TypeError if its file lacks a name."""
+    return cast(OnPolicyAlgorithm, _checked(spec.module, OnPolicyAlgorithm))
+
+
+def _checked(module: str, kind: type) -> Any:
+    found = import_module(module)
+    names = {name for name in {**vars(kind), **kind.__annotations__} if not name.startswith("_")}
+    if missing := sorted(name for name in names if not hasattr(found, name)):
+        raise TypeError(
+            f"{module} lacks {', '.join(missing)}, which algorithms.interface.{kind.__name__} "
+            "describes"
+        )
+    return found

@@ -1,0 +1,282 @@
+"""Trials of a third-party environment before training.
+
+An environment is driven for a few steps, and its goal is moved to the agent, to see which episodes
+end at their goal.  Decisions follow from a fixed number of steps: what takes too long decides
+nothing, so that a slower machine asks instead of deciding otherwise.
+"""
+
+import inspect
+import operator
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, is_dataclass
+from functools import reduce
+from itertools import count
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Space
+
+from hindsight.specs.errors import SpecError
+from hindsight.specs.spaces import Actions, Array, action_of
+
+if TYPE_CHECKING:
+    from hindsight.envs.facts import Constancy
+
+#: Keys of a step's `info` that report success.
+SUCCESS_KEYS = ("is_success", "success")
+#: How an environment's own step limit is found: so many truncated episodes of one length, within
+#: so many steps and seconds.
+LIMIT_EPISODES, LIMIT_STEPS, LIMIT_SECONDS = 3, 10_000, 3.0
+#: Steps and resets of a trial, and the seconds after which it decides nothing.
+STEPS, RESETS, SECONDS = 100, 20, 3.0
+#: Distances of the goals moved towards the agent, relative to the distance of the original goal.
+DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
+#: Resets that show where the goal is held, and objects in which it is looked for, nearest first.
+LOOKS, OBJECTS = 4, 1000
+
+
+class ReadsState(SpecError):
+    """A function of goals reads the environment's own state."""
+
+
+class Tried(NamedTuple):
+    """A step of a trial."""
+
+    achieved: Array  # [*goal]
+    desired: Array  # [*goal], pursued by the step
+    success: bool
+    ended: bool  # whether the goal ended the episode
+
+
+@dataclass
+class Evidence:
+    """What a trial of an environment showed."""
+
+    steps: list[Tried] = field(default_factory=list)
+    #: Achieved and desired goals at the start of episodes.
+    starts: list[tuple[Array, Array]] = field(default_factory=list)
+    terminates: bool = False  # an episode was terminated, by whatever
+    moves_on: bool = False  # an episode went on after a success, with another goal
+    in_time: bool = True
+
+
+def success_in(info: Mapping[str, Any]) -> bool | None:
+    """Success as reported by a step's `info`; None: not reported.
+
+    Raises SpecError for anything but true or false: Python would count NaN or a word as true.
+    """
+    key = next((key for key in SUCCESS_KEYS if key in (info or ())), None)
+    if key is None:
+        return None
+    found = np.asarray(info[key])
+    if found.size and found.dtype.kind in "biuf" and np.isin(found, (0, 1)).all():
+        return bool(found.all())
+    raise SpecError(f"info[{key!r}] was {info[key]!r}; it must be True or False, or 1 or 0")
+
+
+def neutral(action: Actions) -> Any:
+    """The centre of a box, or the first choices."""
+    return action_of(action, np.zeros(int(np.prod(action.shape or ())), np.float32))
+
+
+def _stopwatch() -> Callable[[], float]:
+    """Seconds from now on: the processor's, however busy it is with others, or a fifth of the
+    wall's, since a simulator may be another process.
+    """
+    cpu, wall = time.process_time(), time.monotonic()
+    return lambda: max(time.process_time() - cpu, (time.monotonic() - wall) / 5)
+
+
+def driven(env: gym.Env[Any, Any], steps: int) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
+    """Take `steps` steps, in episodes of random actions and of the neutral one in turn.
+
+    Yields each step's number within its episode, the observation before it, and its result.
+    Arrays are copied, because an environment may change those that it returned.
+    """
+    env.action_space.seed(0)
+    taken, still = 0, neutral(env.action_space)  # type: ignore[arg-type]
+    for episode in count():
+        obs = deepcopy(env.reset(seed=episode)[0])
+        for number in count(1):
+            result = deepcopy(env.step(still if episode % 2 else env.action_space.sample()))
+            yield number, obs, result
+            obs, taken = result[0], taken + 1
+            if taken == steps:
+                return
+            if result[2] or result[3]:
+                break
+
+
+def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
+    """Steps after which an environment truncates all of its episodes itself; None: unknown."""
+    lengths, spent = list[int](), _stopwatch()
+    print(
+        f"{name}: no step limit is registered; looking for its own in trial episodes, for at most "
+        f"{LIMIT_SECONDS:g} s",
+        file=sys.stderr,
+    )
+    for number, _, (_, _, _, truncated, _) in driven(env, LIMIT_STEPS):
+        lengths += [number] if truncated else []
+        if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
+            return None
+        if len(lengths) == LIMIT_EPISODES:
+            return lengths[0]
+        if spent() > LIMIT_SECONDS:
+            return None
+    return None
+
+
+def tried(
+    env: gym.Env[Any, Any], best: float, watch: "Constancy", distances: Sequence[float]
+) -> Evidence:
+    """Drive an environment, then move its goal to these `distances` from the agent.
+
+    If info does not tell, a step succeeds whose reward is at least `best`.  `watch` sees the driven
+    steps, and may raise ReadsState.  Anything else that is raised ends the trial, since training
+    will report it.
+    """
+    found, spent, moves = Evidence(), _stopwatch(), False
+
+    def note(pursued: Array, result: tuple[Any, ...]) -> Tried:
+        after, reward, terminated, _, info = result
+        said, achieved = success_in(info), np.array(after["achieved_goal"])
+        success = bool(np.float32(reward) >= np.float32(best) if said is None else said)
+        found.in_time = spent() < SECONDS
+        if not found.in_time:
+            raise TimeoutError
+        found.steps.append(Tried(achieved, pursued, success, bool(terminated)))
+        return found.steps[-1]
+
+    try:
+        for number, obs, result in driven(env, STEPS):
+            pursued = np.array(obs["desired_goal"])
+            step = note(pursued, result)
+            if number == 1:
+                watch.begin()
+            watch.check(step.achieved, pursued, result[-1])
+            found.terminates |= step.ended
+            # Another end than at the goal, such as a fall, says nothing about goals.
+            found.steps[-1] = step._replace(ended=step.ended and step.success)
+            moves |= not step.success and not np.array_equal(result[0]["desired_goal"], pursued)
+        if moves:  # by which goal a step was judged is unknown
+            found.steps.clear()
+        for seed in range(RESETS):
+            if spent() > SECONDS:
+                break
+            obs = deepcopy(env.reset(seed=seed)[0])
+            found.starts.append((obs["achieved_goal"], obs["desired_goal"]))
+        for goal, action, result in _with_goals_moved(env, distances):
+            if note(goal, result).success and not (moves or result[2] or result[3]):
+                found.moves_on |= not np.allclose(env.step(action)[0]["desired_goal"], goal)
+    except ReadsState:
+        raise
+    except Exception:  # which may not bear being changed
+        pass
+    return found
+
+
+def _with_goals_moved(
+    env: gym.Env[Any, Any], distances: Sequence[float]
+) -> Iterator[tuple[Array, Any, tuple[Any, ...]]]:
+    """First steps with the goal moved to where they lead, or nearby; they must repeat themselves.
+
+    Yields the goal [*goal], the action and the step's result.
+    """
+    action: Any = neutral(env.action_space)  # type: ignore[arg-type]
+
+    def places(seed: int) -> tuple[Array, dict[Any, tuple[Any, Any, Any]]]:
+        goal = np.array(env.reset(seed=seed)[0]["desired_goal"])
+        return goal, _places(env, goal)
+
+    # A number that equals the goal's by chance does so in one episode.
+    held = reduce(operator.and_, (places(seed)[1].keys() for seed in range(LOOKS)))
+    for seed, distance in enumerate(distances if held else ()):
+        env.reset(seed=seed)
+        here = np.array(env.step(action)[0]["achieved_goal"])
+        before, found = places(seed)
+        goal = (here + distance * (before - here)).astype(here.dtype)
+        changed = [(place, found[place]) for place in held & found.keys()]
+        try:
+            for (_, part), (owner, key, old) in changed:
+                _put(owner, key, _like(old, goal if part is None else goal.ravel()[part]))
+            result = env.step(action)
+            if np.allclose(result[0]["desired_goal"], goal, rtol=1e-5, atol=1e-6):
+                yield goal, action, result
+        finally:
+            for _, (owner, key, old) in changed:  # other environments may share the part
+                _put(owner, key, old)
+
+
+def _places(env: gym.Env[Any, Any], goal: Array) -> dict[Any, tuple[Any, Any, Any]]:
+    """Where an environment, its wrappers and their parts hold the goal, or one of its numbers.
+
+    Keys are the path and the number's index, None for the whole goal; values are the owner of the
+    attribute or item, its name, and its value.
+    """
+    found, flat, seen = dict[Any, tuple[Any, Any, Any]](), np.ravel(goal), set[int]()
+    queue: deque[tuple[tuple[Any, ...], Any]] = deque([((), env)])
+    while queue and len(seen) < OBJECTS:
+        path, owner = queue.popleft()
+        if id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        for key, value in _parts(owner):
+            where = (*path, key)
+            numbers = _numbers(value)
+            if numbers is None:
+                queue.append((where, value))
+            elif numbers.size == flat.size and np.allclose(numbers, flat, rtol=1e-5):
+                found[where, None] = owner, key, value
+            elif numbers.size == 1 and (same := np.isclose(flat, numbers, rtol=1e-5)).any():
+                found[where, int(same.argmax())] = owner, key, value
+    return found
+
+
+def _parts(owner: Any) -> list[tuple[Any, Any]]:
+    """Attributes of an object that can be set, or items of a dictionary or a list."""
+    if isinstance(owner, dict | list | tuple):
+        return list(owner.items() if isinstance(owner, dict) else enumerate(owner))
+    if isinstance(owner, type | ModuleType | Space) or inspect.isroutine(owner):
+        return []
+    names = set(getattr(owner, "__dict__", ()))
+    for base in type(owner).__mro__[:-1]:
+        names.update(getattr(base, "__slots__", ()))
+        names.update(key for key, x in vars(base).items() if isinstance(x, property) and x.fset)
+    parts = []
+    for name in sorted(names):
+        with suppress(Exception):  # which a property may raise
+            parts.append((name, getattr(owner, name)))
+    return parts
+
+
+def _numbers(value: Any) -> Array | None:
+    """The numbers [n] of a number, an array, a list or a tuple; None for anything else."""
+    with suppress(Exception):
+        numbers = np.asarray(value)
+        return np.ravel(numbers) if numbers.dtype.kind in "iuf" else None
+    return None
+
+
+def _like(old: Any, goal: Any) -> Any:
+    """A goal in the form of an old one: an array, a list, a tuple or a number."""
+    numbers = np.reshape(goal, np.shape(old)).astype(np.asarray(old).dtype)
+    if isinstance(old, np.ndarray | np.generic):
+        return numbers if isinstance(old, np.ndarray) else numbers[()]
+    plain = numbers.tolist()
+    return type(old)(*plain) if hasattr(old, "_fields") else type(old)(plain)
+
+
+def _put(owner: Any, key: Any, value: Any) -> None:
+    """Set an attribute, also a frozen dataclass's, or an item; nothing if it cannot be set."""
+    with suppress(AttributeError, TypeError):
+        if isinstance(owner, dict | list):
+            owner[key] = value
+        else:
+            (object.__setattr__ if is_dataclass(owner) else setattr)(owner, key, value)

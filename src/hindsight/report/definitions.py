@@ -1,0 +1,170 @@
+"""Check the names in figures.yaml and in the claims, before anything is trained."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from string import Formatter
+from typing import Any, get_args
+
+from pydantic import ConfigDict, create_model
+
+from hindsight.analysis.arms import SET
+from hindsight.analysis.reduce import COLUMNS
+from hindsight.claims.data import CLAIMS, DOCUMENTS, Paper
+from hindsight.claims.measures import MEASURES, WORDS
+from hindsight.claims.rules import RULES, text
+from hindsight.figures.specs import DOCUMENT, TABLE, Document, FigureSpec, specs_of
+from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.base import Spec
+from hindsight.specs.cell import KEYS
+from hindsight.specs.config import PICTURE, Config, Role, condition_name
+from hindsight.specs.errors import SpecError, must_be_among, validated
+from hindsight.specs.replay import GOAL_STRATEGIES
+
+#: The tables that a kind of figure is drawn from, and curves over minutes.
+TABLES = {
+    "minutes": ("seed_curves",),
+    "curves": ("seed_curves", "evaluations"),
+    "along": ("evaluations", "runs", "m_c"),
+    "intervals": ("evaluations", "runs", "m_c"),
+}
+#: What separates the plan's entries besides keys of their cells (`figures.tables.value`).
+FACETS = {"arm", "level", "line", "place", "prey", "spawn", "task"}
+#: What selects an arm, and the values of keys that are no option of a cell.
+ARM_VALUES = {"role": get_args(Role), "algorithm": ALGORITHMS, "her": (SET, *GOAL_STRATEGIES)}
+ARM_KEYS = {*ARM_VALUES, "early_end", "first_seed"}.union(*KEYS.values())
+#: The fields of every verdict's sentence, of which two are text.
+TEXTS, COUNTS = ("value", "wide"), ("n_conditions", "n_seeds", "ahead", "behind", "open")
+#: A place in a file, the names there, and those that are allowed.
+Names = tuple[str, Iterable[Any], Iterable[Any]]
+
+
+class Arguments(Spec):
+    """Keyword arguments of a function; text is no number."""
+
+    model_config = ConfigDict(strict=True)
+
+
+def must_fit(
+    config: Config, document: Document = DOCUMENT, papers: Mapping[Path, Paper] = DOCUMENTS
+) -> None:
+    """Raise SpecError for the first mistake, with its file and place, and what is allowed."""
+    of_file: dict[Path, Iterator[Names]] = {TABLE: _figures(config, document)}
+    of_file |= {path: _claims(config, paper) for path, paper in papers.items()}
+    for path, found in of_file.items():
+        try:
+            for where, names, allowed in found:
+                for name in names:
+                    must_be_among(allowed, name, f"{where}:")
+        except ValueError as error:
+            raise SpecError(f"{path}: {error}") from None
+
+
+def _figures(config: Config, document: Document) -> Iterator[Names]:
+    levels = [levels for e in config.experiments.values() for levels in e.vary.values()]
+    yield "swept", document.swept, {level for own in levels for level in own}
+    yield "keys", document.keys, ARM_KEYS
+    yield "without", document.without, config.experiments
+    for look in document.looks:
+        yield f"looks: {look.name}: arm", look.arm, ARM_KEYS
+        for key, allowed in ARM_VALUES.items():
+            yield f"looks: {look.name}: arm.{key}", _given(look.arm, key), allowed
+    for name, measure in document.measures.items():
+        columns = [*COLUMNS[measure.table], *["early_success"] * (measure.table == "runs")]
+        yield f"measures.{name}.column", [measure.column, *(measure.bounds or ())], columns
+        bounds, tables = ("with", {"m_c"}) if measure.bounds else ("without", {*COLUMNS} - {"m_c"})
+        yield f"measures.{name}.table {bounds} bounds", [measure.table], tables
+    for name, spec in document.of_any.items():
+        yield from _figure(f"of_any.{name}", spec, FACETS, document)
+    for name, spec in document.figures.items():
+        where, pictured = f"figures.{name}", spec.kind == "episodes"
+        there = [PICTURE] if pictured else config.experiments
+        yield f"{where}.experiment", [spec.experiment], there
+        if pictured:
+            continue
+        experiment = config.experiments[spec.experiment]
+        of = experiment.conditions or config.conditions
+        papers = [condition_name(*place) for place in product(of.spawns, of.preys)]
+        keys = {key for arm in experiment.arms.values() for key in arm.keys}
+        yield from _figure(where, spec, FACETS | keys | experiment.vary.keys(), document)
+        yield f"{where}.arms", spec.arms, experiment.arms
+        yield f"{where}.places", spec.places, experiment.tasks or papers
+        yield f"{where}.x", [spec.x] * (spec.kind == "along"), experiment.vary
+
+
+def _figure(where: str, spec: FigureSpec, facets: set[str], document: Document) -> Iterator[Names]:
+    measured = facets | {"measure"}
+    yield f"{where}.rows", spec.rows, facets if spec.kind == "intervals" else measured
+    yield f"{where}.columns", [spec.columns], measured
+    yield f"{where}.lines", [spec.lines], facets
+    yield f"{where}.alone", spec.alone[:1], facets
+    yield f"{where}: length of alone", [len(spec.alone)], [0, 2]
+    yield f"{where}.caption", _fields(f"{where}.caption", spec.caption), document.words
+    title = _fields(f"{where}.title", spec.title)
+    if spec.kind == "learned":
+        yield f"{where}: number of labels", [len(spec.labels)], [len(spec.arms)]
+        yield f"{where}.title", title, ["runs", *map(str, range(len(spec.arms)))]
+        return
+    if spec.kind == "intervals":
+        yield f"{where}: number of rows", [len(spec.rows)], [1]
+    if spec.kind == "curves":
+        yield f"{where}.x", [spec.x], ["env_steps", "minutes"]
+    yield f"{where}.title", title, ["title"]
+    yield f"{where}.measures", spec.measures, document.measures
+    tables = [document.measures[name].table for name in spec.measures]
+    kind = "minutes" if spec.x == "minutes" else spec.kind
+    yield f"{where}.measures: a table for {kind}", tables, TABLES[kind]
+
+
+def _fields(where: str, sentence: str) -> Iterator[str]:
+    """The names of a sentence's fields; raises ValueError for one that cannot be written."""
+    try:
+        for _, name, form, _ in Formatter().parse(sentence):
+            if name is not None:
+                yield name
+                format("" if name in TEXTS else 0.0, form or "")
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _claims(config: Config, paper: Paper) -> Iterator[Names]:
+    figures = [name for name, x in specs_of(config.experiments).items() if x.fidelity == "released"]
+    tasks = {task for experiment in config.experiments.values() for task in experiment.tasks}
+    for name, claim in paper.claims.items():
+        where = f"claims.{name}"
+        ((measure, usual),), ((rule, limits),) = claim.measure.items(), claim.rule.items()
+        yield f"{where}, also in another file: its paper", [CLAIMS[name].paper], [paper.paper]
+        yield f"{where}.figure", [claim.figure], figures
+        yield f"{where}.measure", [measure], MEASURES
+        yield f"{where}.rule", [rule], RULES
+        _must_bind(RULES[rule].holds, limits, f"{where}.rule.{rule}")
+        text(rule, limits)
+        known = [*TEXTS, *COUNTS, *WORDS.get(measure, "").split()]
+        yield f"{where}.says", _fields(f"{where}.says", claim.says), known
+        for part, more in [("measure", {}), *claim.beside.items()]:
+            at, given = f"{where}.{part}.{measure}", usual | more
+            _must_bind(MEASURES[measure], given, at)
+            if "rivals" in given:
+                yield f"{at}.rivals", given["rivals"], ARM_KEYS
+                yield f"{at}.rivals.role", [given["rivals"].get("role")], ARM_VALUES["role"]
+            yield f"{at}: a task", [*_given(given, "only"), *given.get("others", ())], tasks
+            if "experiment" in given:
+                yield f"{at}.experiment", [given["experiment"]], config.experiments
+                vary = config.experiments[given["experiment"]].vary
+                yield f"{at}.key", _given(given, "key"), vary
+                yield f"{at}: a column", _given(given, "column", "once"), COLUMNS["runs"]
+
+
+def _given(arguments: dict[str, Any], *keys: str) -> list[Any]:
+    return [arguments[key] for key in keys if arguments.get(key) is not None]
+
+
+def _must_bind(function: Callable[..., Any], arguments: dict[str, Any], where: str) -> None:
+    """Raise SpecError if a function does not take these keyword arguments."""
+    fields: dict[str, Any] = {
+        one.name: (one.annotation, ... if one.default is one.empty else one.default)
+        for one in inspect.signature(function).parameters.values()
+        if one.kind is one.KEYWORD_ONLY
+    }
+    validated(create_model("Of", __base__=Arguments, **fields), arguments, where)

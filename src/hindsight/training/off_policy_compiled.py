@@ -1,0 +1,257 @@
+"""The compiled off-policy loop: act, step, store, sample with hindsight, learn; a run at a time.
+
+`off_policy.OffPolicyRuns` is the reference, which a test compares: the same random numbers in the
+same order leave the same parameters, buffer and environments.  It works on the arrays of
+`replay.buffer.ReplayBuffer`.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hindsight.algorithms.critics_compiled import Engine
+from hindsight.envs.run_axis import Copies, TaskFunctions, step_once
+from hindsight.envs.step import SUCCESS, TERMINATED, TRUNCATED
+from hindsight.nn.compiled import Numbers, copy
+from hindsight.nn.numba_cache import compiled, entry_point, for_each_run
+from hindsight.relabel import goals
+from hindsight.replay.transitions import Transitions
+
+
+class Ring(NamedTuple):
+    """One run's part of a `ReplayBuffer`, whose arrays are updated in place."""
+
+    rows: Numbers  # [env, slot, width]
+    before: NDArray[np.int32]  # [env, slot]
+    left: NDArray[np.int32]  # [env, slot]
+    elapsed: NDArray[np.int64]  # [env]
+    oldest: NDArray[np.int64]  # [env]
+    position: NDArray[np.int64]  # [1]
+    longest: int
+    n_obs: int
+    n_goal: int
+    n_action: int
+    #: How transitions are relabelled (`Relabelling`).
+    strategy: Any  # `relabel.goals.STRATEGY`
+    is_random: bool  # a goal of any episode instead of the strategy's
+    share: float  # of transitions that are relabelled
+    described: bool
+    time_limit_terminates: bool
+
+
+@compiled
+def store(
+    ring: Ring, env: int, obs: Numbers, action: Numbers, reward: float, after: Numbers, flags: int
+) -> None:
+    """Store a step of an environment; the position moves once those of all are stored."""
+    n_obs, n_action = ring.n_obs, ring.n_action
+    position, n_slots = ring.position[0], ring.rows.shape[1]
+    while position + 1 - ring.oldest[env] > n_slots:  # drop the episode that is overwritten
+        ring.oldest[env] += ring.left[env, ring.oldest[env] % n_slots]
+    slot = position % n_slots
+    row = ring.rows[env, slot]
+    copy(obs, row)
+    copy(after, row[n_obs:])
+    copy(action, row[2 * n_obs :])
+    over = (flags & (TERMINATED | TRUNCATED)) > 0
+    terminated = over if ring.time_limit_terminates else (flags & TERMINATED) > 0
+    ends = row[2 * n_obs + n_action :]
+    ends[0] = reward
+    ends[1] = 1.0 if terminated else 0.0
+    ends[2] = 1.0 if terminated and (flags & SUCCESS) == 0 else 0.0
+    ring.before[env, slot] = ring.elapsed[env]
+    ring.elapsed[env] += 1
+    if over or ring.elapsed[env] >= ring.longest:
+        steps = ring.elapsed[env]
+        for i in range(steps):
+            ring.left[env, (position - i) % n_slots] = i + 1
+        ring.elapsed[env] = 0
+
+
+@compiled
+def _place(ring: Ring, uniform: float) -> tuple[int, int]:
+    """Environment and slot of a transition of a finished episode, all equally likely."""
+    position, n_slots = ring.position[0], ring.rows.shape[1]
+    total = 0
+    for env in range(len(ring.oldest)):
+        total += position - ring.elapsed[env] - ring.oldest[env]
+    number, env = int(uniform * total), 0
+    finished = position - ring.elapsed[0] - ring.oldest[0]
+    while number >= finished and env + 1 < len(ring.oldest):
+        number -= finished
+        env += 1
+        finished = position - ring.elapsed[env] - ring.oldest[env]
+    return env, (number + ring.oldest[env]) % n_slots
+
+
+@compiled
+def sample(ring: Ring, task: TaskFunctions, uniform: NDArray[np.float64], to: Transitions) -> None:
+    """Sample a batch from finished episodes, partly relabelled, into `to`.
+
+    uniform: [sample, 3]: which transition, whether it is relabelled, and with which goal.
+    """
+    o, g, n_slots = ring.n_obs, ring.n_goal, ring.rows.shape[1]
+    for k in range(len(uniform)):
+        env, slot = _place(ring, uniform[k, 0])
+        row = ring.rows[env, slot]
+        copy(row[:o], to.obs[k])
+        copy(row[o : 2 * o], to.next_obs[k])
+        copy(row[2 * o : 2 * o + ring.n_action], to.actions[k])
+        ends = row[2 * o + ring.n_action :]
+        to.rewards[k], to.terminated[k] = ends[0], ends[1] > 0
+        if not uniform[k, 1] < ring.share:
+            continue
+        if ring.is_random:
+            source_env, source = _place(ring, uniform[k, 2])
+        else:
+            before, left = np.int64(ring.before[env, slot]), np.int64(ring.left[env, slot])
+            source_env = env
+            source = int(ring.strategy(slot, before, left, uniform[k, 2])) % n_slots
+        achieved = ring.rows[source_env, source, o : o + g]
+        copy(achieved, to.obs[k, g:])
+        copy(achieved, to.next_obs[k, g:])
+        success = task.achieves(task.parameters, row[o : o + g], achieved)
+        failed = ends[2] > 0
+        if success:
+            to.rewards[k] = task.pay.success
+        else:
+            to.rewards[k] = task.pay.failure if failed and ring.described else task.pay.step
+        if task.terminates_on_success and ring.described:
+            to.terminated[k] = failed or success
+
+
+class Draws(NamedTuple):
+    """One run's random numbers for a chunk of steps, and what was decided before it."""
+
+    #: [env, step, number], the policy's noise, and uniformly random actions [env, step, action].
+    noise: Numbers
+    random_actions: Numbers
+    at_random: NDArray[np.bool_]  # [env, step], whether the random action is taken
+    due: NDArray[np.bool_]  # [step], whether updates follow
+    batches: NDArray[np.float64]  # [update, sample, 3]; see `sample`
+    updates: Numbers  # [update, number, action], the updates' noise
+
+
+class Outcomes(NamedTuple):
+    """What a run's chunk reports of each step, [env, step]; output."""
+
+    rewards: Numbers
+    ended: NDArray[np.bool_]
+    succeeded: NDArray[np.bool_]
+
+
+def loop(
+    act: Any,
+    learn: Any,
+    learner: Any,
+    task: TaskFunctions,
+    copies: Copies,
+    ring: Ring,
+    draws: Draws,
+    batch: Transitions,
+    td_error: Numbers,
+    results: Any,
+    outcomes: Outcomes,
+) -> None:
+    """Take a chunk's steps in one run's environments, with the updates that are due.
+
+    Args:
+        act, learn, learner: of the algorithm (`algorithms.critics_compiled.Engine`).
+        batch, td_error: space for a batch.
+        results: [update], the updates' diagnostics; output.
+    """
+    n_envs, steps = outcomes.rewards.shape
+    n_updates = len(results) // max(draws.due.sum(), 1)  # after each step where they are due
+    obs, after = np.empty(ring.n_obs, np.float32), np.empty(ring.n_obs, np.float32)
+    action, update = np.empty(ring.n_action, np.float32), 0
+    for t in range(steps):
+        for env in range(n_envs):
+            copy(copies.state[env], obs)
+            if draws.at_random[env, t]:
+                copy(draws.random_actions[env, t], action)
+            else:
+                act(learner, obs, draws.noise[env, t], action)
+            flags = step_once(task, copies, env, t, action, after)
+            success = (flags & SUCCESS) > 0
+            reward = task.pay.success if success else task.pay.step
+            if not success and (flags & TERMINATED) > 0:
+                reward = task.pay.failure
+            store(ring, env, obs, action, reward, after, flags)
+            outcomes.rewards[env, t], outcomes.succeeded[env, t] = reward, success
+            outcomes.ended[env, t] = (flags & (TERMINATED | TRUNCATED)) > 0
+        ring.position[0] += 1
+        if draws.due[t]:
+            for _ in range(n_updates):
+                sample(ring, task, draws.batches[update], batch)
+                learn(learner, batch, draws.updates[update], results[update : update + 1], td_error)
+                update += 1
+
+
+@cache
+def loop_of(engine: Engine) -> Callable[..., None]:
+    """The loop of an algorithm, as an entry point: each has its own types."""
+    return entry_point(loop)
+
+
+def take(
+    runs: Any, noise: Tensor, random_actions: Tensor, at_random: Tensor, due: NDArray[np.bool_],
+    batches: NDArray[np.float64], updates: Tensor,
+) -> tuple[Outcomes, dict[str, Tensor]]:  # fmt: skip
+    """Take a chunk of steps of all runs (`OffPolicyRuns`), in place; arguments as in `Draws`.
+
+    Returns outcomes [run, env, step] and the updates' diagnostics by name, [run, update].
+    """
+    env, buffer, engine, spec = runs.env, runs.buffer, runs.engine, runs.algorithm
+    env.draw_beginnings()
+    n_runs, n_envs, steps = at_random.shape
+    n, sizes = batches.shape[2], (env.observation_size, env.action_size)
+    random_actions = random_actions.float().view(n_runs, n_envs, steps, -1)
+    given = [x.contiguous().numpy() for x in (noise, random_actions, at_random, updates)]
+    shape, task = (n_runs, n_envs, steps), env.functions
+    outcomes = Outcomes(np.empty(shape, np.float32), np.empty(shape, bool), np.empty(shape, bool))
+    results = np.zeros(batches.shape[:2], engine.results).view(np.recarray)
+
+    def advance(run: int) -> None:
+        learner = engine.learner(runs.state, run, spec)
+        own = [x[run] for x in given]
+        draws = Draws(own[0], own[1], own[2], due, batches[run], own[3])
+        batch = space_for(n, *sizes)
+        td_error, obs, action = (np.empty(size, np.float32) for size in (n, *sizes))
+        loop_of(engine)(
+            engine.act.of(learner, obs, draws.noise[0, 0], action),
+            engine.learn.of(learner, batch, np.empty((0, 0), np.float32), results[run], td_error),
+            learner, task, env.copies(run, steps), ring_of(runs, run), draws, batch, td_error,
+            results[run], Outcomes(*(x[run] for x in outcomes)),
+        )  # fmt: skip
+
+    for_each_run(n_runs, advance)
+    buffer.position += steps
+    names = engine.results.names
+    return outcomes, {x: torch.from_numpy(results[x].copy()).float() for x in names}
+
+
+def ring_of(runs: Any, run: int) -> Ring:
+    """A run's part of the buffer of `OffPolicyRuns`."""
+    buffer, env, replay = runs.buffer, runs.env, runs.replay
+    k, strategy = buffer.relabelling.k, buffer.relabelling.strategy
+    return Ring(
+        buffer.rows[run].numpy(), buffer.before[run], buffer.left[run], buffer.elapsed[run],
+        buffer.oldest[run], np.array([buffer.position]), buffer.longest, env.observation_size,
+        env.goal_size, env.action_size,
+        goals.STRATEGIES["final" if strategy == "random" else strategy].address,
+        strategy == "random", k / (k + 1), replay.fidelity == "described",
+        replay.time_limit_terminates,
+    )  # fmt: skip
+
+
+def space_for(n: int, n_obs: int, n_action: int) -> Transitions:
+    """Space for a batch of `n` transitions without weights."""
+    obs, next_obs = np.empty((2, n, n_obs), np.float32)
+    actions, rewards = np.empty((n, n_action), np.float32), np.empty(n, np.float32)
+    nothing = np.empty(0, np.float32)
+    return Transitions(obs, actions, rewards, next_obs, np.empty(n, np.bool_), nothing)

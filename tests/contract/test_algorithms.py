@@ -1,0 +1,197 @@
+"""What every registered algorithm must do, in every environment that it fits.
+
+A new algorithm is tested as soon as its specification is registered.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import hindsight
+from hindsight.library.model import model_of
+from hindsight.specs.algorithms import ALGORITHMS
+from hindsight.specs.base import GOAL_KEYS
+from hindsight.specs.cell import CellSpec
+from hindsight.training.policies import agent_of, initial_row, policy_of
+from hindsight.training.runs import runs_of
+from tests.contract.cells import HINDSIGHT, PAIRS, TASKS, cell
+from tests.training.small import assert_same, through_a_file
+
+pairs = pytest.mark.parametrize(("name", "task"), PAIRS)
+each_way = pytest.mark.parametrize("way", [None, HINDSIGHT], ids=["plain", "hindsight"])
+
+
+def runs(spec: CellSpec, *seeds: int) -> Any:
+    return runs_of(spec, list(seeds), "cpu", 0)
+
+
+def observations(spec: CellSpec, n: int = 50) -> Tensor:
+    """[3, n, obs], for three runs."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(3, n, spec.environment.observation_size, generator=generator)
+
+
+def rows_of(spec: CellSpec) -> Tensor:
+    """Parameters [3, parameter] away from the initial ones."""
+    rows = torch.stack([initial_row(spec, seed) for seed in (4, 5, 6)])
+    return rows + 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1))
+
+
+def assert_actions(spec: CellSpec, actions: Tensor) -> None:
+    """They belong to the task's action space; a Gaussian's samples may lie beyond a box."""
+    if choices := spec.environment.choices:
+        assert not actions.is_floating_point() or torch.equal(actions, actions.round())
+        assert actions.min() >= 0 and actions.max() < max(choices)
+        return
+    assert actions.shape[-1] == spec.environment.action_size and actions.isfinite().all()
+    if not (spec.algorithm.on_policy and getattr(spec.algorithm, "exploration", "") != "squashed"):
+        assert actions.abs().max() <= 1
+
+
+@pairs
+def test_an_initial_row_fits_its_networks_and_is_its_seeds(name, task):
+    spec = cell(name, TASKS[task])
+    agent = agent_of(spec)
+    first, again, other = (initial_row(spec, seed) for seed in (0, 0, 1))
+    assert first.shape == (sum(agent.sizes),) and first.dtype == torch.float32
+    assert torch.equal(first, again) and not torch.equal(first, other) and first.isfinite().all()
+    mlp, rows = agent.acting(first[None])
+    assert mlp.sizes[0] == spec.environment.observation_size and rows.shape[1] == mlp.n_parameters
+
+
+@pairs
+def test_actions_belong_to_the_space_and_runs_share_nothing(name, task):
+    """Those that are evaluated, those that explore, and `Agent.actions` of the outputs."""
+    spec, rows = cell(name, TASKS[task]), rows_of(cell(name, TASKS[task]))
+    obs = observations(spec)
+    actions = policy_of(spec, rows)(obs)
+    assert actions.shape[:2] == (3, 50)
+    assert_actions(spec, actions)
+    sampled = policy_of(spec, rows, torch.Generator().manual_seed(0))(obs)
+    assert sampled.shape == actions.shape
+    assert_actions(spec, sampled)
+    for run in range(3):
+        alone = policy_of(spec, rows[run : run + 1])(obs[run : run + 1])
+        torch.testing.assert_close(alone[0], actions[run], rtol=0, atol=1e-5)
+    agent = agent_of(spec)
+    mlp, acting = agent.acting(rows)
+    torch.testing.assert_close(agent.actions(mlp(acting, obs)), actions, rtol=0, atol=1e-5)
+
+
+@pairs
+@each_way
+def test_a_run_is_the_same_alone_and_among_others(name, task, way):
+    """Over two iterations, after the first of which another run leaves the axis."""
+    spec = cell(name, TASKS[task], way, n_envs=2)
+    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
+    for i in range(2):
+        columns, expected = among.iterate(), alone.iterate()
+        place = among.seeds.index(12)
+        # Larger products may round differently.
+        torch.testing.assert_close(among.rows[place], alone.rows[0], rtol=0, atol=1e-4)
+        its = {column: values[place : place + 1] for column, values in columns.items()}
+        assert_same(its, expected, rtol=1e-3, atol=1e-3)
+        if i == 0:
+            assert not torch.equal(among.rows[0], among.rows[1])
+            among.select(torch.tensor([2, 1]))
+    assert int(columns["updates"][0]) > 0
+    evaluated = {column: values[1:] for column, values in among.evaluate().items()}
+    assert_same(evaluated, alone.evaluate(), rtol=0, atol=0.11)
+
+
+@pairs
+@each_way
+def test_a_resumed_run_continues_bit_for_bit(name, task, way):
+    spec = cell(name, TASKS[task], way, n_envs=2)
+    whole = runs(spec, 7, 8)
+    whole.iterate()
+    saved = through_a_file(whole.state_dict())
+    resumed = runs(spec, 7, 8)
+    resumed.load_state_dict(saved)
+    for _ in range(2):
+        assert_same(whole.iterate(), resumed.iterate())
+        resumed.evaluate()  # disturbs no training
+    assert_same(whole.evaluate(), resumed.evaluate())
+    assert torch.equal(whole.rows, resumed.rows)
+    assert torch.equal(whole.env.state, resumed.env.state)
+
+
+@pairs
+@each_way
+def test_the_compiled_training_is_that_of_the_reference(name, task, way, monkeypatch):
+    """Over one iteration, with its updates."""
+    spec = cell(name, TASKS[task], way, n_envs=2, learning_rate=1e-3)
+    if not spec.algorithm.compiled_module:
+        pytest.skip(f"{name} has no compiled module")
+    compiled = runs(spec, 2, 3)
+    monkeypatch.setattr("hindsight.training.runs.ENABLED", False)
+    reference = runs(spec, 2, 3)
+    assert compiled.updater is not reference.updater
+    before = reference.rows.clone()
+    columns, expected = compiled.iterate(), reference.iterate()
+    assert_same(columns, expected, rtol=1e-2, atol=1e-3)
+    # Where a gradient is of rounding alone, Adam's first steps go either way.
+    moved = (reference.rows - before).abs().mean()
+    assert (compiled.rows - reference.rows).abs().mean() < 0.01 * moved
+
+
+BITS = {"id": "BitFlipping-v0", "n_bits": 2}
+CHASE = {
+    "id": "PredatorPrey-v0", "n_dims": 2, "grid_size": 1.5, "interception_distance": 0.5,
+    "max_steps": 6,
+}  # fmt: skip
+
+
+def fewest_steps(task: dict[str, Any], state: Tensor) -> Tensor:
+    """The least that solves the task from these first observations [run, env, obs]."""
+    away = (state[..., :2] - state[..., 2:4]).abs()
+    if task is BITS:  # two wrong ones need two; if none is wrong, one is flipped there and back
+        return torch.where(away.sum(-1) == 1, 1.0, 2.0)
+    # The prey stands still, and a move is at most 1 in each direction.
+    ahead = [(away - t).clamp(min=0).norm(dim=-1) > 0.5 for t in range(5)]
+    return torch.stack(ahead).sum(0).float()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_it_learns_the_shortest_way(name):
+    task = BITS if ALGORITHMS[name].actions == "discrete" else CHASE
+    made = runs(cell(name, task, hidden=[32], n_envs=4, learning_rate=3e-3), 0, 1, 2, 3)
+    for _ in range(150):
+        made.iterate()
+    made.evaluation_env.rewind()
+    fewest = fewest_steps(task, made.evaluation_env.state).mean(1)
+    found = made.evaluate()
+    assert (found["episode_length"] >= fewest).all()
+    assert (found["episode_length"] - fewest).median() < 0.5 < 0.9 < found["success_rate"].median()
+
+
+@pairs
+def test_a_policy_acts_the_same_exported_saved_and_loaded(name, task, tmp_path):
+    """As a module, as `torch.export`'s program, and from the library's file."""
+    parameters = {key: value for key, value in TASKS[task].items() if key != "id"}
+    made = model_of(name)(TASKS[task]["id"], seeds=3, env_kwargs=parameters, hidden=[8])
+    for rows in made._rows.values():
+        rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1))
+    space = made._spaces[0]
+    generator = np.random.default_rng(1)
+    obs = {
+        key: generator.normal(size=(20, *one.shape)).astype(np.float32)
+        for key, one in space.items()
+    }
+    flat = torch.from_numpy(np.concatenate([obs[key] for key in GOAL_KEYS], axis=1))
+    acting = policy_of(made.spec, made._rows["best"])(flat.expand(3, *flat.shape))
+    if not made.spec.environment.choices:
+        acting = acting.clamp(-1, 1)
+    program = torch.export.load(made.export(tmp_path / "policy.pt2", 2)).module()
+    tensors = {key: torch.from_numpy(value) for key, value in obs.items()}
+    loaded = hindsight.load(made.save(tmp_path / "model.safetensors"))
+    for found in (
+        program(*tensors.values()),
+        made.policy(2)(tensors),
+        torch.as_tensor(made.predict(obs, run=2)[0]),
+        torch.as_tensor(loaded.predict(obs, run=2)[0]),
+    ):
+        torch.testing.assert_close(found.detach().float(), acting[2].float(), rtol=0, atol=1e-5)

@@ -1,0 +1,631 @@
+"""How an environment is tried before training: where its goal is, what its rewards depend on."""
+
+import dataclasses
+import time
+import warnings
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict
+
+from hindsight import SAC, GoalEnvironment, load
+from hindsight.envs import trial
+from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.io.files import FileError
+from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
+from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.training.evaluate import evaluate_policy
+from hindsight.training.recent import RecentEpisodes
+from tests.training.small import through_a_file
+
+
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    target: Any
+
+
+class Pair(NamedTuple):
+    x: float
+    y: float
+
+
+class Slotted:
+    __slots__ = ("target",)
+
+
+class Hovering(gym.Env[Any, Any]):
+    """A point that moves by up to 0.1 must come within 0.1 of its goal, which ends the episode
+    where it `ends`; the goal is held as `held` says.
+    """
+
+    def __init__(self, held: str = "array", ends: bool = False, n: int = 2) -> None:
+        self.held, self.ends, self.n = held, ends, n
+        place = Box(-3, 3, (n,), np.float32)
+        self.observation_space = Dict(achieved_goal=place, desired_goal=place, observation=place)
+        self.action_space = Box(-1, 1, (n,), np.float32)
+        self.size = 1  # equals no goal
+        self.slotted = Slotted()
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return -(np.linalg.norm(np.asarray(achieved) - desired, axis=-1) > 0.1).astype(float)
+
+    def hold(self, goal: np.ndarray) -> None:
+        plain: Any = goal.tolist()
+        forms: dict[str, Any] = {
+            "array": lambda: goal, "list": lambda: plain, "tuple": lambda: tuple(plain),
+            "float": lambda: plain[0], "scalar": lambda: goal[0],
+            "scalar32": lambda: np.float32(goal[0]),
+            "dataclass": lambda: Point(*plain), "frozen": lambda: Task(goal),
+            "named tuple": lambda: Pair(*plain), "dictionary": lambda: {"target": plain},
+            "nested": lambda: SimpleNamespace(parts=[SimpleNamespace(target=goal)]),
+            "closure": lambda: (lambda: goal),
+        }  # fmt: skip
+        if self.held == "two attributes":
+            self.goal_x, self.goal_y = plain
+        elif self.held == "slots":
+            self.slotted.target = goal
+        elif self.held == "property":
+            self._secret = lambda: goal
+        else:
+            self.goal = forms[self.held]()
+
+    @property
+    def target(self) -> Any:
+        return self._secret()
+
+    @target.setter
+    def target(self, value: Any) -> None:
+        self._secret = lambda: value
+
+    def goal_now(self) -> Any:
+        reads: dict[str, Any] = {
+            "two attributes": lambda: (self.goal_x, self.goal_y),
+            "slots": lambda: self.slotted.target,
+            "property": lambda: self.target, "frozen": lambda: self.goal.target,
+            "dataclass": lambda: (self.goal.x, self.goal.y),
+            "dictionary": lambda: self.goal["target"],
+            "nested": lambda: self.goal.parts[0].target, "closure": lambda: self.goal(),
+        }  # fmt: skip
+        found = reads.get(self.held, lambda: self.goal)()
+        return np.array(found, np.float32).reshape(self.n)
+
+    def obs(self) -> dict[str, Any]:
+        here = self.place.astype(np.float32)
+        return {"achieved_goal": here, "desired_goal": self.goal_now(), "observation": here}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place = np.zeros(self.n)
+        self.hold(self.np_random.uniform(-1, 1, self.n))
+        return self.obs(), {}
+
+    def step(self, action: Any) -> Any:
+        self.place = np.clip(self.place + 0.1 * np.asarray(action, float), -3, 3)
+        obs = self.obs()
+        reward = float(self.compute_reward(obs["achieved_goal"], obs["desired_goal"], {}))
+        return obs, reward, self.ends and reward == 0, False, {"is_success": reward == 0}
+
+
+class Holder(gym.Wrapper[Any, Any, Any, Any]):
+    """Draws the goal itself and holds it, as its environment does not."""
+
+    def reset(self, **options: Any) -> Any:
+        obs, info = self.env.reset(**options)
+        self.wish = tuple(float(x) for x in self.unwrapped.np_random.uniform(-1, 1, 2))
+        return self._seen(obs), info
+
+    def step(self, action: Any) -> Any:
+        obs, _, _, truncated, _ = self.env.step(action)
+        obs = self._seen(obs)
+        reward = float(self.compute_reward(obs["achieved_goal"], obs["desired_goal"], {}))
+        return obs, reward, self.unwrapped.ends and reward == 0, truncated, {}
+
+    def compute_reward(self, *goals: Any) -> Any:
+        return self.unwrapped.compute_reward(*goals)
+
+    def _seen(self, obs: Any) -> Any:
+        return {**obs, "desired_goal": np.array(self.wish, np.float32)}
+
+
+def held_by_a_wrapper(ends: bool = False) -> gym.Env[Any, Any]:
+    return Holder(Hovering("closure", ends))
+
+
+gym.register("Hovering-v0", Hovering, max_episode_steps=20)
+gym.register("Held-v0", held_by_a_wrapper, max_episode_steps=20)
+
+
+def hovering(name: str = "Hovering-v0", **kwargs: Any) -> GymnasiumSpec:
+    return validated(GymnasiumSpec, {"id": name, "kwargs": kwargs})
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    ("held", "n"),
+    [
+        *((held, 1) for held in ("float", "scalar", "scalar32", "array", "list")),
+        *((held, 2) for held in (
+            "array", "list", "tuple", "dataclass", "frozen", "named tuple", "dictionary", "nested",
+            "two attributes", "slots", "property",
+        )),
+    ],
+)  # fmt: skip
+def test_a_goal_is_found_however_it_is_held(held, n, ends):
+    facts = hovering(held=held, n=n, ends=ends).facts
+    assert facts.terminates_on_success is ends
+    said = "decides when other goals end them" if ends else "does not end an episode, whichever"
+    assert any(said in note for note in facts.notes)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_goal_that_a_wrapper_holds_is_found(ends):
+    assert hovering("Held-v0", ends=ends).facts.terminates_on_success is ends
+
+
+def test_where_no_goal_is_found_and_nothing_ends_every_step_is_checked():
+    """It trains; the first episode that does end at its goal is an error that says what to set."""
+    spec = hovering(held="closure", ends=True)
+    assert not spec.facts.terminates_on_success
+    assert any("goals are taken not to end episodes" in note for note in spec.notes)
+    env = GoalEnvironments(spec, [0], workers=0)
+    with pytest.raises(EnvironmentFailure, match="set terminates=goal"):
+        for _ in range(60):
+            env.step((10 * (env.state[..., 2:4] - env.state[..., :2])).clamp(-1, 1))
+
+
+class Masked(Hovering):
+    def goal_now(self) -> Any:
+        goal = super().goal_now()
+        goal[int(self.np_random.integers(2))] = np.nan
+        return goal
+
+
+gym.register("Masked-v0", Masked, max_episode_steps=20)
+
+
+def test_nan_in_a_goal_is_what_is_refused():
+    with pytest.raises(SpecError, match=r"desired_goal is not finite: .*nan.*add zeros and ones"):
+        hovering("Masked-v0")
+
+
+# -- rewards that read the environment's own state -------------------------------------------------
+
+
+class Gripper(Hovering):
+    """Goals count only where the gripper is open; it is shut after `after` episodes at first."""
+
+    after = 0
+    episodes = 0
+    open = True
+
+    def reset(self, **options: Any) -> Any:
+        self.episodes += 1
+        self.open = True
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self.open = bool(action[0] > 0) or self.episodes <= self.after
+        return super().step(action)
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return (
+            super().compute_reward(achieved, desired, info) if self.open else self.all_far(desired)
+        )
+
+    @staticmethod
+    def all_far(desired: Any) -> Any:
+        return np.full(np.shape(desired)[:-1], -1.0)[()]
+
+
+class Late(Gripper):
+    after = 40
+
+
+class Curriculum(Hovering):
+    """The tolerance shrinks, from `later` episodes on."""
+
+    later, episodes = 0, 0
+
+    def reset(self, **options: Any) -> Any:
+        self.episodes += 1
+        return super().reset(**options)
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        far = np.linalg.norm(np.asarray(achieved) - desired, axis=-1)
+        return -(far > max(0.5 * 0.9 ** max(self.episodes - self.later, 0), 0.1)).astype(float)
+
+
+class Slow(Curriculum):
+    later = 40
+
+
+class Shared(Curriculum):
+    """All instances share the number of episodes, so that they agree at any time."""
+
+    later = 40
+    counts: ClassVar[list[int]] = [0]
+
+    def reset(self, **options: Any) -> Any:
+        self.counts[0] += 1
+        return Hovering.reset(self, **options)
+
+    def compute_reward(self, *of: Any) -> Any:
+        self.episodes = self.counts[0]
+        return super().compute_reward(*of)
+
+
+class Flagged(Hovering):
+    """Whether goals end the episode depends on a flag that is set far from the start."""
+
+    flag = False
+
+    def step(self, action: Any) -> Any:
+        self.flag |= bool(abs(self.place[0]) > 0.6)
+        return super().step(action)
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return (super().compute_reward(achieved, desired, info) == 0) & (not self.flag)
+
+
+class Toll(Hovering):
+    """Each step costs what the last action was: a part of the reward that all goals share."""
+
+    cost = 0.0
+
+    def step(self, action: Any) -> Any:
+        self.cost = float(np.abs(action).sum())
+        return super().step(action)
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return super().compute_reward(achieved, desired, info) - self.cost
+
+
+STATEFUL = [Gripper, Late, Curriculum, Slow, Shared, Flagged, Toll]
+for kind in STATEFUL:
+    gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
+
+
+def driven(spec: GymnasiumSpec, steps: int = 2500) -> GoalEnvironments:
+    env = GoalEnvironments(spec, [0], workers=0)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        env.step(2 * torch.rand(1, 1, 2, generator=generator) - 1)
+    return env
+
+
+@pytest.mark.parametrize("kind", [Gripper, Curriculum])
+def test_a_reward_that_reads_the_environment_is_refused_before_training(kind):
+    with pytest.raises(SpecError, match="compute_reward reads the environment's own state") as said:
+        hovering(f"{kind.__name__}-v0")
+    assert "\n" not in str(said.value) and "part of achieved_goal and desired_goal" in str(
+        said.value
+    )
+
+
+@pytest.mark.parametrize("kind", [Late, Slow, Shared])
+def test_a_reward_that_reads_it_only_later_is_an_error_then(kind):
+    spec = hovering(f"{kind.__name__}-v0")
+    with pytest.raises(
+        EnvironmentFailure, match="compute_reward reads the environment's own state"
+    ):
+        driven(spec)
+
+
+def test_ends_that_read_it_are_an_error():
+    with pytest.raises((SpecError, EnvironmentFailure), match="compute_terminated reads the env"):
+        driven(hovering("Flagged-v0", ends=True))
+
+
+def test_what_all_goals_share_is_kept_as_the_rest():
+    env = driven(hovering("Toll-v0"), 50)
+    action = torch.tensor([[[0.5, -0.25]]])
+    assert float(env.step(action).rest) == pytest.approx(-0.75)
+
+
+# -- success at any step ---------------------------------------------------------------------------
+
+
+class Moving(Hovering):
+    """A goal that is reached moves elsewhere, as in a maze that continues."""
+
+    def step(self, action: Any) -> Any:
+        found = super().step(action)
+        if found[-1]["is_success"]:
+            self.hold(self.np_random.uniform(-1, 1, self.n))
+        return found
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return np.zeros(np.shape(achieved)[:-1], bool)
+
+
+class Passing(Hovering):
+    """Only its fourth step succeeds; another one in the second episode of each pair."""
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        obs, _, _, _, _ = super().step(action)
+        return obs, -1.0, False, False, {"is_success": self.t == self.when}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.t, self.when = 0, 4 if seed is None or seed % 2 == 0 else 99
+        return super().reset(seed=seed)
+
+
+gym.register("Moving-v0", Moving, max_episode_steps=60)
+gym.register("Passing-v0", Passing, max_episode_steps=10)
+
+
+def towards(obs: Any) -> Any:
+    return np.clip(10 * (obs["desired_goal"] - obs["achieved_goal"]), -1, 1).astype(np.float32)
+
+
+def test_success_of_any_step_counts_where_goals_move_on():
+    spec = hovering("Moving-v0")
+    assert any("another goal" in note and "success=any" in note for note in spec.facts.notes)
+    assert not any("another goal" in note for note in hovering().facts.notes)
+    env = gym.make("Moving-v0")
+    assert evaluate_policy(towards, env, 5, success="any").success_rate == 1
+    assert evaluate_policy(towards, env, 5).success_rate < 0.5
+    with pytest.raises(SpecError, match="choose from last, any"):
+        evaluate_policy(towards, env, 5, success="some")
+
+
+def test_training_and_a_file_s_evaluation_count_as_the_setting_says(tmp_path):
+    for success, rate in (("last", 0.0), ("any", 1.0)):
+        model = SAC(
+            "Passing-v0", success=success, terminates="never", seeds=1, workers=0, hidden=(4,),
+            learning_starts=10**5, log_interval=100, evaluate_every=100, evaluation_episodes=2,
+            rest="drop",
+        )  # fmt: skip
+        with pytest.warns(UserWarning, match="nothing is learned yet"):
+            model.learn(200)
+        trained = model.curves().query("phase == 'train'").success_rate
+        seeds = [np.asarray(x) for x in model._runs.recent.episodes]
+        assert len(seeds[0]) == 20 and 0 <= trained.iloc[-1] <= rate
+        assert (trained.iloc[-1] > 0) == (success == "any")
+        path = model.save(tmp_path / "p.pt")
+        by_hand = evaluate_policy(model, gym.make("Passing-v0"), 4, success=success)
+        assert by_hand.success_rate == rate / 2  # every other seed
+        assert load(path).evaluate(4).success_rate.item() == rate / 2
+        assert evaluate_policy(path, "Passing-v0", 4, success="any").success_rate == 0.5
+
+
+def test_an_open_episode_s_success_survives_a_checkpoint():
+    recent = RecentEpisodes(1, 2, any_success=True)
+    over = torch.zeros(1, 2, 3, dtype=torch.bool)
+    reached = over.clone()
+    reached[0, 0, 1] = True
+    recent.add(torch.zeros(1, 2, 3), over, reached)
+    again = RecentEpisodes(1, 2, any_success=True)
+    again.load_state_dict(through_a_file(recent.state_dict()))
+    over[0, :, 0] = over[0, :, 2] = True
+    again.add(torch.zeros(1, 2, 3), over, torch.zeros_like(over))
+    # The open episodes first, of which one had succeeded; then those that began here.
+    assert [success for _, success, _ in again.episodes[0]] == [1, 0, 0, 0]
+
+
+def test_episodes_that_begin_at_their_goal_are_counted():
+    class Near(Hovering):
+        def hold(self, goal: np.ndarray) -> None:
+            super().hold(goal * (0.01 if goal[0] > 0 else 1))
+
+    env = Near()
+    begun = sum(
+        abs(env.reset(seed=seed)[0]["desired_goal"]).max() < 0.05 for seed in range(trial.RESETS)
+    )
+    model = SAC(Near, max_episode_steps=9, seeds=1, workers=0)
+    assert any(f"{begun} of 20 trial episodes began at their goal" in x for x in model.notes)
+    assert not any("began at their goal" in note for note in hovering("Held-v0").facts.notes)
+
+
+# -- limits, ids, versions -------------------------------------------------------------------------
+
+
+class Still(Hovering):
+    """Cuts its episodes after 50 steps itself; random actions end them before."""
+
+    sleep = 0.0
+
+    def reset(self, **options: Any) -> Any:
+        self.t = 0
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        time.sleep(self.sleep)
+        self.t += 1
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, bool(np.abs(action).max() > 0.05), self.t == 50, info
+
+
+class Sluggish(Still):
+    sleep = 0.05
+
+
+gym.register("Still-v0", Still)
+gym.register("Sluggish-v0", Sluggish, kwargs={"held": "closure"})
+
+
+def test_the_neutral_action_shows_a_limit_that_random_ones_do_not():
+    assert hovering("Still-v0").step_limit == 50
+
+
+def test_what_is_missing_is_asked_at_once_and_in_time(monkeypatch, capsys):
+    monkeypatch.setattr(trial, "LIMIT_SECONDS", 0.3)  # 1.5 s by the clock on the wall
+    monkeypatch.setattr(trial, "SECONDS", 0.6)
+    began = time.monotonic()
+    with pytest.raises(
+        SpecError, match=r"max_episode_steps=100, .* set terminates=goal or"
+    ) as said:
+        hovering("Sluggish-v0")
+    assert time.monotonic() - began < 30 and "\n" not in str(said.value)
+    assert "looking for its own in trial episodes" in capsys.readouterr().err
+
+
+def test_what_takes_too_long_decides_nothing(monkeypatch):
+    monkeypatch.setattr(trial, "SECONDS", -1.0)
+    with pytest.raises(SpecError, match="too short to find out whether its goal ends an episode"):
+        hovering(held="list")
+    assert validated(GymnasiumSpec, {"id": "Hovering-v0", "terminates": "never"}).facts
+
+
+def old_ids() -> list[tuple[str, str]]:
+    """Ids of versions before the newest ones of gymnasium-robotics, and the newest."""
+    robotics = pytest.importorskip("gymnasium_robotics")
+    gym.register_envs(robotics)
+    known = [spec for spec in gym.registry.values() if spec.version]
+    theirs = {x.name for x in known if str(x.entry_point).startswith("gymnasium_robotics.envs.")}
+    newest = {
+        name: max(x.version or 0 for x in known if x.name == name)
+        for name in theirs
+        if "Dense" not in name or "Hand" not in name
+    }
+    return [
+        (f"{name}-v{old}", f"{name}-v{new}") for name, new in newest.items() for old in range(new)
+    ]
+
+
+def test_an_old_id_is_answered_by_the_newest():
+    """Unless it is registered and needs nothing that is gone."""
+    answered = 0
+    for old, new in old_ids():
+        if old in gym.registry and "MujocoPy" not in str(gym.registry[old].entry_point):
+            continue
+        with pytest.raises(SpecError, match=f"use '{new}'"):
+            validated(GymnasiumSpec, {"id": old})
+        answered += 1
+    assert answered > 200
+    with pytest.raises(SpecError, match="'FetchReech-v2' is unknown; did you mean 'FetchReach-v4'"):
+        validated(GymnasiumSpec, {"id": "FetchReech-v2"})
+    name = f"{__name__}:Hovering-v7"
+    with pytest.raises(SpecError, match=f"use '{__name__}:Hovering-v0'"):
+        validated(GymnasiumSpec, {"id": name})
+
+
+def test_a_mujoco_that_the_robots_do_not_bear_is_named(monkeypatch):
+    pytest.importorskip("gymnasium_robotics")
+
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(gym, "make", fails)
+    monkeypatch.setattr(
+        "hindsight.specs.gymnasium.version", {"gymnasium-robotics": "1.4.2", "mujoco": "4.0.0"}.get
+    )
+    words = r"gymnasium-robotics 1\.4\.2 and mujoco 4\.0\.0: pip install .*, in a fresh environment"
+    with pytest.raises(SpecError, match=words):
+        validated(GymnasiumSpec, {"id": "FetchPush-v4"})
+
+
+# -- environments without goals --------------------------------------------------------------------
+
+
+class Plain(gym.Env[Any, Any]):
+    """A point whose goal is in the info of a reset alone; draws from numpy's global generator."""
+
+    observation_space = Dict(place=Box(-3, 3, (2,)), speed=Box(-1, 1, (1,)))
+    action_space = Box(-1, 1, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.place, self.goal = np.zeros(2), np.random.uniform(-1, 1, 2)  # noqa: NPY002
+        return self.obs(), {"goal": self.goal}
+
+    def obs(self) -> Any:
+        return {"place": self.place.astype(np.float32), "speed": np.zeros(1, np.float32)}
+
+    def step(self, action: Any) -> Any:
+        self.place = self.place + 0.1 * np.asarray(action)
+        return self.obs(), 7.0, bool(abs(self.place).max() > 2), False, {"other": 1}
+
+
+def with_goals(**how: Any) -> GoalEnvironment:
+    how.setdefault("tolerance", 0.15)
+    how.setdefault("seed", lambda env, seed: np.random.seed(seed))  # noqa: NPY002
+    return GoalEnvironment(
+        Plain(), lambda env, obs, info: obs["place"], lambda env, obs, info: info["goal"], **how
+    )
+
+
+gym.register("Goals-v0", with_goals, max_episode_steps=30)
+
+
+def test_an_environment_without_goals_is_given_some():
+    env = with_goals()
+    obs, _ = env.reset(seed=3)
+    assert env.observation_space.contains(obs) and obs["observation"].shape == (3,)
+    assert np.array_equal(env.reset(seed=3)[0]["desired_goal"], obs["desired_goal"])
+    over = False
+    while not over:
+        before = obs
+        obs, reward, over, _, info = env.step(towards(before))
+        near = np.linalg.norm(obs["achieved_goal"] - obs["desired_goal"]) <= 0.15
+        assert (reward, over, info["is_success"]) == (near - 1, near, near) and info["other"] == 1
+        assert np.array_equal(before["desired_goal"], obs["desired_goal"])
+    goals = np.array([[0, 0], [0.1, 0.1], [0.2, 0]])
+    assert env.compute_reward(goals, np.zeros((3, 2)), [{}] * 3).tolist() == [0, 0, -1]
+    assert env.compute_terminated(goals, np.zeros((3, 2)), [{}] * 3).tolist() == [True, True, False]
+    each = with_goals(tolerance=[0.05, 0.3], terminates=False)
+    assert each.compute_reward(goals, np.zeros((3, 2)), {}).tolist() == [0, -1, -1]
+    assert not each.compute_terminated(goals, np.zeros((3, 2)), {}).any()
+
+
+def test_a_reward_of_one_s_own_counts_as_success_where_it_is_best():
+    def dense(achieved: Any, desired: Any) -> Any:
+        assert achieved.shape == desired.shape == (len(achieved), 2)
+        return -np.abs(achieved - desired).sum(1)
+
+    env = with_goals(reward=dense, tolerance=None)
+    assert env.compute_reward(np.ones(2), np.zeros(2), {}) == -2
+    assert env.compute_terminated(np.eye(2), np.eye(2), {}).tolist() == [True, True]
+    assert not env.compute_terminated(np.ones(2), np.zeros(2), {})
+    with pytest.raises(SpecError, match="needs a reward, a tolerance, or both"):
+        with_goals(tolerance=None)
+    with pytest.raises(SpecError, match="must have the same shape"):
+        wrong = partial(GoalEnvironment, Plain(), lambda *of: np.zeros(2), lambda *of: 0.0)
+        SAC(partial(wrong, tolerance=1), max_episode_steps=5)
+
+
+def test_what_has_no_goals_is_told_of_the_wrapper_and_learns_in_it():
+    with pytest.raises(SpecError, match=r"hindsight\.GoalEnvironment\(env, achieved="):
+        SAC("CartPole-v1")
+    spec = hovering("Goals-v0")
+    assert spec.facts.terminates_on_success and not spec.facts.notes
+    (said,) = hovering("Goals-v0", seed=None).facts.notes
+    assert "does not repeat itself" in said and "numpy.random.seed(seed) in its reset" in said
+    model = SAC(
+        "Goals-v0", seeds=1, workers=0, hidden=(32, 32), learning_rate=1e-3, batch_size=64,
+        log_interval=500, learning_starts=200, evaluate_every=10**6,
+    )  # fmt: skip
+    assert model.learn(2500).evaluate(20).success_rate.item() >= 0.9
+
+
+# -- files and films -------------------------------------------------------------------------------
+
+
+def test_a_file_of_an_environment_that_is_not_registered_says_what_to_import(tmp_path, monkeypatch):
+    settings: dict[str, Any] = {"terminates": "never", "seeds": 1, "workers": 0, "hidden": (4,)}
+    path = SAC("Hovering-v0", **settings).save(tmp_path / "hovering.pt")
+    monkeypatch.delitem(gym.registry, "Hovering-v0")
+    words = r"import that module first, or name it: env=\"module:Hovering-v0\", --env module:Hov"
+    with pytest.raises(SpecError, match=words):
+        load(path)
+    with pytest.raises(FileError, match=words):
+        evaluate_policy(path)
+
+
+def test_what_draws_nothing_is_said_once_without_a_warning(tmp_path):
+    model = SAC("Hovering-v0", seeds=1, workers=0, hidden=(4,), terminates="never")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(FileError, match='cannot be filmed: it has no render_mode "rgb_array"'):
+            model.film(tmp_path / "nothing.gif")

@@ -1,0 +1,128 @@
+"""Compiled functions, and the folder in which their machine code is kept."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from filelock import FileLock
+
+from hindsight.nn.numba_cache import ENABLED
+from tests.commands import hindsight
+from tests.curves import the_curves
+
+#: Steps of SAC, which calls many compiled functions, and velocities of a prey, which are one entry
+#: point and one first-class function; what a clock counts, and what they took.
+STEP = """
+import time
+import torch
+from hindsight.training.clock import Clock
+clock, began = Clock(1, torch.device("cpu")), time.process_time()
+import numpy as np
+from hindsight.algorithms import sac, sac_compiled
+from hindsight.envs.prey import velocities
+from hindsight.replay.transitions import Batch
+from hindsight.specs.algorithms.sac import SACSpec
+from hindsight.specs.environments.predator_prey import PredatorPreySpec
+torch.manual_seed(0)
+agent = sac.Agent.of(PredatorPreySpec(n_dims=2), SACSpec(hidden=(16, 16)))
+state = sac.TrainState(agent, torch.stack([agent.initial_row(0)]), torch.full((1,), 1e-3))
+for _ in range(3):
+    obs, actions, rewards = torch.randn(1, 64, 6), torch.rand(1, 64, 2), torch.randn(1, 64)
+    batch = Batch(obs, actions, rewards, torch.randn(1, 64, 6), torch.rand(1, 64) < 0.1)
+    sac_compiled.ENGINE.update(state, batch, torch.randn(1, 1, 128, 2), SACSpec(), 1)
+d, uniform = (torch.rand(50, n).numpy() for n in (3, 8))
+moves = velocities("repel", d, uniform, False)
+took = time.process_time() - began
+clock.lap(torch.tensor([0]))
+numbers = np.concatenate([state.rows.numpy().ravel(), moves.ravel()])
+print(numbers.tobytes().hex(), float(clock.cpu[0]), took)
+"""
+
+
+MAIN = "from hindsight.cli import main; main()"
+
+
+def started(
+    caches: Path, program: str = STEP, *arguments: str, **more: str
+) -> "subprocess.Popen[str]":
+    """A Python program with this folder of caches, and more variables."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(caches), **more}
+    command, pipe = [sys.executable, "-c", program, *arguments], subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_who_compiles_changes_no_bits_and_compiling_is_no_training_time(tmp_path: Path) -> None:
+    """Two processes fill the cache at once, a third loads from it."""
+    caches = tmp_path / "there"
+    told = [process.communicate()[0].split() for process in (started(caches), started(caches))]
+    files = {path: path.stat().st_mtime_ns for path in caches.rglob("*.nb*")}
+    assert files
+    told.append(started(caches).communicate()[0].split())
+    assert {path: path.stat().st_mtime_ns for path in caches.rglob("*.nb*")} == files
+    assert len({bits for bits, *_ in told}) == 1
+    clocks, took = zip(*(map(float, seconds) for _, *seconds in told), strict=True)
+    assert max(took) > 1.0 and clocks[took.index(max(took))] < max(took) - 1.0
+    assert clocks == pytest.approx([clocks[2]] * 3, abs=0.6)
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_threads_wait_for_one_compiler_and_a_damaged_cache_is_done_without(tmp_path: Path) -> None:
+    program = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from hindsight.envs.prey import velocities
+from hindsight.nn.numba_cache import seconds_compiling
+began = time.perf_counter()
+d, uniform = (np.random.default_rng(0).random((50, n), np.float32) for n in (3, 8))
+with ThreadPoolExecutor(4) as pool:
+    moves = list(pool.map(lambda _: velocities("repel", d, uniform, False), range(4)))
+print(moves[0].tobytes().hex(), seconds_compiling()[0], time.perf_counter() - began)
+"""
+    numbers, waited, took = started(tmp_path, program).communicate()[0].split()
+    assert 0 < float(waited) <= float(took)
+    for path in tmp_path.rglob("*.nb*"):  # as a machine that crashes may leave them
+        path.write_bytes(b"")
+    again = started(tmp_path, program)
+    out, said = again.communicate()
+    assert again.returncode == 0 and out.split()[0] == numbers
+    assert said.count("cannot be used (") == 1 and "Traceback" not in said
+    (tmp_path / "file").touch()  # a folder that cannot be
+    assert started(tmp_path / "file", program).communicate()[0].split()[0] == numbers
+
+
+def test_a_cell_trains_to_the_same_numbers_without_numba_and_says_so(tmp_path: Path) -> None:
+    train = (
+        *("train", "--her", "final", "n_dims=2", "prey=attract", "grid_size=4.0", "hidden=8"),
+        *("n_steps=64", "n_epochs=1", "--seeds", "2", "--steps", "128", "evaluation_episodes=2"),
+    )
+    slow, caches = tmp_path / "slow", tmp_path / "caches"
+    process = started(caches, MAIN, *train, "--out", str(slow), NUMBA_DISABLE_JIT="1")
+    _, said = process.communicate()
+    assert process.returncode == 0 and said.count("NUMBA_DISABLE_JIT") == 1, said
+    assert not list(caches.glob("hindsight/**/*.nb*"))
+    assert hindsight(*train, "--out", "quick", cwd=tmp_path).returncode == 0
+    quick = the_curves(tmp_path / "quick")
+    pd.testing.assert_frame_equal(the_curves(slow), quick, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_waiting_for_another_process_to_compile_can_be_stopped(tmp_path: Path) -> None:
+    program = "from hindsight.nn.numba_cache import folder; print(folder())"
+    place = started(tmp_path, program).communicate()[0].strip()
+    arguments = ["train", "--steps", "4096", "--seeds", "1", "--out", str(tmp_path / "results")]
+    with FileLock(Path(place) / "ppo_compiled.lock"):
+        waiting = started(tmp_path, MAIN, *arguments)
+        while not list((tmp_path / "results").rglob("*.lock")) and waiting.poll() is None:
+            time.sleep(0.1)
+        waiting.send_signal(signal.SIGTERM)
+        _, said = waiting.communicate(timeout=60)
+    assert waiting.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM while the compiler did not answer" in said
+    assert "Traceback" not in said
