@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from hindsight.specs.config import load
 from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
+from tests.commands import program
 from tests.training import small
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +87,16 @@ def test_in_a_copy_the_code_of_another_folder_is_refused(tmp_path, monkeypatch):
     own.rmdir()
     own.symlink_to(PACKAGE)
     must_be_in_its_clone()
+
+
+def test_an_environments_id_is_one_word_of_the_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = Project(load(ROOT / "config.yaml", {"preset": "smoke"}))
+    env = "a 'b';$(touch x)`touch y`:Name-v0"
+    monkeypatch.setattr(project, "spec", lambda file: Mock(environment=Mock(id=env)))
+    words = ["sh", "-c", f"printf '%s\\n' {project.options('cell')}"]
+    assert program(*words).stdout.splitlines()[-1] == f"--env={env}"
+    assert not list(tmp_path.iterdir())
 
 
 OLD = "0123456789ab"

@@ -17,6 +17,7 @@ The source is a preset or `published`.
 import hashlib
 import math
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -213,7 +214,7 @@ class Project:
         every = execution.checkpoint_seconds
         options = f"--device {execution.device} --checkpoint-seconds {every:g}"
         # A specification file must not decide what is imported, so name the user's own environment.
-        return f"{options} --env={env}" if wants_naming(env) else options
+        return f"{options} --env={shlex.quote(env)}" if wants_naming(env) else options
 
     def priority(self, spec: CellSpec) -> int:
         """The main figure's cells first, then the longest, so that all cores end together."""
