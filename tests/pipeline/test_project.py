@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hindsight.pipeline.project import KINDS, Project, clean, must_be_in_its_clone
 from hindsight.specs.code import file_name
-from hindsight.specs.config import load
+from hindsight.specs.config import TRAINED, load
 from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
@@ -68,6 +68,7 @@ def test_what_is_from_the_future_is_dated_to_now(tmp_path, monkeypatch):
     project = Project(load(ROOT / "config.yaml", {"preset": "smoke"}))
     curves = [Path(project.cells_of(name)[0]) for name in project.experiments]
     files = [*curves, Path(project.tables, "algorithms/runs.parquet"), Path("docs/deviations.md")]
+    files += [project.plan_of("algorithms"), TRAINED / f"specs/{min(project.files.values())}.json"]
     for path in (*files, Path(project.page), old := Path(project.scoreboard)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

@@ -265,9 +265,11 @@ class Project:
 
         Snakemake would refuse whatever is made from them until their time has come.
         """
-        inputs = [x for name in self.experiments for x in self.cells_of(name)] + self.policies
-        pages = [*self.authors, *self.answer, "docs/deviations.md", str(MANIFEST), self.episodes]
-        for path in (*map(Path, inputs + pages + self.everything), *Path(self.tables).rglob("*")):
+        cells = [x for name in self.experiments for x in (self.plan_of(name), *self.cells_of(name))]
+        specs = [TRAINED / "specs" / f"{file}.json" for file in self.files.values()]
+        pages = [*self.authors, *self.answer, "docs/deviations.md", MANIFEST, self.episodes]
+        inputs = map(Path, [*specs, *cells, *self.policies, *pages, *self.everything])
+        for path in (*inputs, *Path(self.tables).rglob("*")):
             with suppress(OSError):  # there is none, or it belongs to somebody else
                 if path.stat().st_mtime > time.time():
                     os.utime(path)
