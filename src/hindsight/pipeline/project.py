@@ -265,13 +265,15 @@ class Project:
 
         Snakemake would refuse whatever is made from them until their time has come.
         """
-        cells = [x for name in self.experiments for x in (self.plan_of(name), *self.cells_of(name))]
-        specs = [TRAINED / "specs" / f"{file}.json" for file in self.files.values()]
-        pages = [*self.authors, *self.answer, "docs/deviations.md", MANIFEST, self.episodes]
-        inputs = map(Path, [*specs, *cells, *self.policies, *pages, *self.everything])
-        for path in (*inputs, *Path(self.tables).rglob("*")):
+        plans = [str(self.plan_of(name)) for name in self.experiments]
+        specs = [f"{TRAINED}/specs/{file}.json" for file in self.files.values()]
+        cells = [path for name in self.experiments for path in self.cells_of(name)]
+        pages = [*self.authors, *self.answer, "docs/deviations.md", str(MANIFEST), self.episodes]
+        tables = map(str, Path(self.tables).rglob("*"))
+        inputs = (*plans, *specs, *cells, *self.policies, *pages)
+        for path in (*inputs, *tables, *self.everything):
             with suppress(OSError):  # there is none, or it belongs to somebody else
-                if path.stat().st_mtime > time.time():
+                if os.stat(path).st_mtime > time.time():
                     os.utime(path)
 
     def end(self) -> None:
