@@ -126,8 +126,10 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
         put(f"b/elsewhere{i}-{OLD[::-1]}", {**spec, "environment": {"id": where}})
     put(f"b/damaged-{OLD}", spec)
     os.truncate(f"results/cells/b/damaged-{OLD}.parquet", 100)
+    Path(f"results/policies/b/old-{OLD}.pt").touch()  # of version 1.0
     listed = {str(path.relative_to("results")) for path in clean(Path("results"))}
     old = {
+        f"policies/b/old-{OLD}.pt",
         f"cells/b/old-{OLD}.parquet",
         f"policies/b/old-{OLD}.safetensors",
         f"logs/b/old-{OLD}.log",
@@ -135,7 +137,7 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
     assert listed == old | {"cells/b/older-00000000aaaa.parquet"}
     Path(f"results/cells/b/damaged-{OLD}.parquet").unlink()
     listed = {str(path) for path in clean(Path("results"))}
-    assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 5
+    assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 6
     assert not Path("ran").exists()
     clean(Path("results"), "evil:X-v0")
     assert Path("ran").exists()  # the user has typed its name

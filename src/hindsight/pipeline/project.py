@@ -359,9 +359,10 @@ def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
     ]
     old = {name.rpartition("-")[2] for name in left}
     old -= {name.rpartition("-")[2] for name in cells.difference(left)}
-    begun = files_below(folder / "checkpoints", ".safetensors") - cells
-    left += [name for name in sorted(begun) if name.rpartition("-")[2] in old]
-    paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in KINDS.items())
+    begun = (files_below(folder / "checkpoints", ending) for ending in (".safetensors", ".pt"))
+    left += [x for x in sorted(set().union(*begun) - cells) if x.rpartition("-")[2] in old]
+    kinds = [*KINDS.items(), *KINDS_OF_1_0.items()]
+    paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in kinds)
     return [path for path in paths if path.exists()]
 
 
@@ -386,3 +387,4 @@ KINDS = {
     "benchmarks": ".tsv", "policies": ".safetensors", "best": ".safetensors",
     "checkpoints": ".safetensors",
 }  # fmt: skip
+KINDS_OF_1_0 = dict.fromkeys(("policies", "best", "checkpoints"), ".pt")
