@@ -85,18 +85,24 @@ lock: .venv/test
 	sed -i '/^  - pip:/q' environment.yml
 	sed 's/^/      - /' requirements.lock >> environment.yml
 
+# Each package's hash is checked, but for torch, of which there are builds for CPUs and for GPUs with
+# other hashes, and for what the build for GPUs needs: those are pinned by their versions.
+INSTALL = python -m pip install --quiet --disable-pip-version-check
+BUILDS = /^(torch|triton|(cuda|nvidia)-[a-z0-9-]+)==/,/[^\\]$$/d
+
 # --no-compile: compiling everything would take half of the time.  What every job imports is compiled
 # here, by importing it: with PYTHONDONTWRITEBYTECODE, or in a container that is removed, each job would
 # compile it again.
-.venv/ready: requirements.lock pyproject.toml
+.venv/ready: requirements.lock requirements-hashes.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	sed -E '$(BUILDS)' requirements-hashes.lock | $(BIN)/$(INSTALL) --no-compile --no-deps --require-hashes -r /dev/stdin
+	$(BIN)/$(INSTALL) --no-compile -r requirements.lock
+	$(BIN)/$(INSTALL) --no-deps --no-build-isolation --editable .
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import hindsight.cli, hindsight.figures.draw, hindsight.report.build, hindsight.training.off_policy, hindsight.training.on_policy, scipy.stats, snakemake.cli'
 	touch $@
 
 .venv/test: .venv/ready requirements-test.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-test.lock
+	$(BIN)/$(INSTALL) --no-compile -r requirements-test.lock
 	touch $@

@@ -156,11 +156,13 @@ def test_policies_have_short_names(trained, tmp_path, monkeypatch):
     """The newest, and the first characters of a hash, unless several begin with them."""
     folder = tmp_path / "results/policies/chase"
     shutil.copytree(trained / "results/policies", folder.parent)
-    (policy,) = folder.parent.rglob("*.pt")
+    (policy,) = folder.parent.rglob("*.safetensors")
     short = policy.stem.split("-")[-2]
     other = policy.with_name(policy.name.replace(short, short[:3] + "0000000"))
     shutil.copy(policy, other)
     os.utime(other, (0, 0))
+    shutil.copy(policy, folder / "mine.safetensors")
+    os.utime(folder / "mine.safetensors", (0, 0))
     assert policy_called(policy) == policy
     monkeypatch.chdir(tmp_path)
     assert policy_called(Path("last")).name == policy.name == policy_called(Path(short[:5])).name

@@ -16,6 +16,7 @@ import click
 import matplotlib.pyplot as plt
 import pytest
 import typer
+import yaml
 from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 
@@ -149,6 +150,16 @@ def test_githubs_workflows_are_sound():
     workflows = sorted((ROOT / ".github/workflows").glob("*.yml"))
     done = program("node", "-e", f"(async () => {{{LINT}}})()", *map(str, workflows), cwd=ROOT)
     assert done.returncode == 0 and done.stdout.strip() == "", done.stdout + done.stderr
+
+
+def test_no_job_that_runs_packages_may_write():
+    """Whoever controls one of them could publish in this repository's name."""
+    for path in (ROOT / ".github/workflows").glob("*.yml"):
+        workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert set(workflow["permissions"].values()) == {"read"}
+        for name, job in workflow["jobs"].items():
+            if "write" in job.get("permissions", {}).values():
+                assert not any("run" in step for step in job["steps"]), name
 
 
 def test_the_policies_of_the_film_ship():

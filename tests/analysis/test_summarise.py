@@ -12,6 +12,7 @@ from hindsight.analysis.best_level import scaled_curves
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.analysis.reduce import COLUMNS, reduce_cell
 from hindsight.analysis.summarise import _summary_row, read_table
+from hindsight.figures.specs import names_there
 from hindsight.figures.tables import early_success
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import train_cell
@@ -252,18 +253,31 @@ def test_without_any_cell_the_tables_are_empty_but_there(tmp_path):
     assert read_table(plan.parent / "seed_curves.parquet").empty
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"experiment": "algorithms"}'])
+NAMED = json.dumps(dict.fromkeys(("experiment", "source", "preset", "vary")))[:-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "7", "[" * 100_000, '{"experiment": "algorithms"}',
+        *(f'{NAMED}, "entries": {entries}}}' for entries in (
+            "7", "null", "[7]", "[{}]", '[{"cell": 7, "fidelity": "released"}]', '[{"cell": "a"}]',
+        )),
+    ],
+)  # fmt: skip
 def test_a_file_that_is_no_plan_is_named(tmp_path, text):
-    plan = tmp_path / "plan.json"
+    (plan := tmp_path / "mine" / "plan.json").parent.mkdir()
     plan.write_text(text)
-    with pytest.raises(ResultError, match=r"plan\.json"):
-        summarise(plan, tmp_path)
+    for read in (lambda: summarise(plan, tmp_path), lambda: names_there(tmp_path)):
+        with pytest.raises(ResultError, match=r"plan\.json: not a ") as caught:
+            read()
+        assert "\n" not in str(caught.value)
 
 
 def test_a_plan_opens_no_files_elsewhere(tmp_path):
     plan = tmp_path / "plan.json"
     named = dict.fromkeys(("experiment", "source", "preset", "vary"))
-    entries = [{"cell": "results/cells/../../elsewhere.parquet"}]
+    entries = [{"cell": "results/cells/../../elsewhere.parquet", "fidelity": "released"}]
     plan.write_text(json.dumps(named | {"entries": entries}))
     with pytest.raises(ResultError, match="the path of one of its cells contains"):
         summarise(plan, tmp_path)

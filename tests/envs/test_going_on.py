@@ -56,7 +56,7 @@ def assert_chained(model: Model, limit: int = 12) -> int:
     return short
 
 
-# --- an environment that does not repeat itself -----------------------------------------------------
+# --- an environment that does not repeat itself ---------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -106,7 +106,7 @@ def test_an_error_while_an_episode_is_repeated_is_no_error_of_the_training(tmp_p
     again.iterate()
 
 
-# --- another task -----------------------------------------------------------------------------------
+# --- another task ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_training_that_cannot_go_on_elsewhere_says_so(tmp_path):
         TD3.load(plain, env=other_env, workers=0).learn(30)
 
 
-# --- a process that ends ----------------------------------------------------------------------------
+# --- a process that ends --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [TD3, PPO])
@@ -232,13 +232,13 @@ def test_a_process_that_an_environment_forks_may_exit():
 
 def test_exits_are_allowed_again_afterwards():
     real = os._exit
-    with pytest.raises(EnvironmentFailure, match=r"it called os\._exit\(3\)"):
-        with others_code("a"), others_code("b"):
-            os._exit(3)
+    refused = pytest.raises(EnvironmentFailure, match=r"it called os\._exit\(3\)")
+    with refused, others_code("a"), others_code("b"):
+        os._exit(3)
     assert os._exit is real
 
 
-# --- only one instance ------------------------------------------------------------------------------
+# --- only one instance ----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_an_environment_of_which_only_one_can_exist_trains_one_run(port, capsys)
     assert "Traceback" not in str(caught.value)
 
 
-# --- methods ----------------------------------------------------------------------------------------
+# --- methods --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -311,7 +311,7 @@ def test_a_method_that_is_missing_or_fails_is_one_sentence():
         SAC("PointReach-v0", seeds=1).call("set_level", 2)
 
 
-# --- the rest ---------------------------------------------------------------------------------------
+# --- the rest -------------------------------------------------------------------------------------
 
 
 def test_an_environment_may_fail_to_close_and_may_return_no_info():

@@ -11,13 +11,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import psutil
 
+from hindsight.nn.numba_cache import folder
 from tests.configuration import environment_of
 from tests.curves import curves
 from tests.faults.lab import demand
@@ -38,6 +39,7 @@ class Project:
     rng: random.Random
     logs: Path  # not on the project's disk, which may be full
     seconds: float = 30.0  # of an undisturbed run
+    variables: dict[str, str] = field(default_factory=dict)  # of the environment, for its commands
 
     def forget_a_cell(self) -> None:
         """Leave one cell of two, and nothing drawn."""
@@ -125,7 +127,8 @@ class Command:
 
     def __init__(self, project: Project, command: tuple[str, ...]) -> None:
         self.log = Path(tempfile.mkstemp(suffix=".log", dir=project.logs)[1])
-        how = {"cwd": project.folder, "env": environment_of(project.folder)}
+        how = {"cwd": project.folder}
+        how["env"] = environment_of(project.folder) | project.variables
         with self.log.open("w") as log:
             out = {"stdout": log, "stderr": subprocess.STDOUT}
             self.process = subprocess.Popen(command, start_new_session=True, **how, **out)
@@ -280,6 +283,30 @@ def everything_is_from_the_future(project: Project) -> str:
     return "the same command completed"
 
 
+def progress_files_are_malformed(project: Project) -> str:
+    for i, text in enumerate(("[]", '{"cell": [1]}', "null", "{", '{"cell": "x", "steps": "y"}')):
+        path = project.folder / f"results/progress/any/{i}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    command = project.start()
+    demand(command.wait() == 0, f"{command.said}\n{project.log}")
+    return "ignored"
+
+
+def machine_code_is_damaged(project: Project) -> str:
+    """Each file of the functions that a cell calls, by a bit or wholly."""
+    caches = project.folder.with_name("caches")
+    shutil.copytree(Path(folder()).parents[1], caches / "hindsight")
+    project.variables["XDG_CACHE_HOME"] = str(caches)
+    for path in caches.rglob("*.nb?"):
+        project.rng.choice([cut, flip])(path, project.rng)
+    command = project.start()
+    demand(command.wait() == 0, f"{command.said}\n{project.log}")
+    said = "".join(path.read_text() for path in project.folder.rglob("results/logs/*/*.log"))
+    demand("is damaged or incomplete, and is compiled anew" in said, said)
+    return "said so, and compiled anew"
+
+
 def killed(word: str) -> Callable[[Project], str]:
     return partial(struck, word=word, number=signal.SIGKILL)
 
@@ -307,6 +334,8 @@ FAULTS: dict[str, tuple[Callable[[Project], str], str]] = {
         HALF,
     ),
     "pipeline: everything is from the future": (everything_is_from_the_future, WHOLE),
+    "pipeline: progress files are malformed": (progress_files_are_malformed, HALF),
+    "pipeline: machine code is damaged": (machine_code_is_damaged, HALF),
 } | {
     f"pipeline: `{job}` gets SIGKILL at an update": (
         partial(a_job_is_killed_at_an_update, word=job),

@@ -1,6 +1,7 @@
 """Models learn as `train_cell` does, stop, continue, and are saved and loaded."""
 
 import copy
+import math
 import pickle
 import re
 import signal
@@ -422,6 +423,55 @@ def test_a_file_of_another_kind_is_an_error(tmp_path):
     given = small(lambda: Corridor(), max_episode_steps=12)
     with pytest.raises(SpecError, match="was passed as an object"):
         SAC.load(given.save(tmp_path / "given.safetensors"))
+
+
+def altered(saved: dict[str, Any], *keys: str, by: Any) -> dict[str, Any]:
+    """A file's content with another value of a nested key, or without it."""
+    part = saved
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = by(part[keys[-1]]) if callable(by) else by
+    return saved
+
+
+@pytest.mark.parametrize(
+    ("keys", "by", "words"),
+    [
+        (["steps"], math.nan, "is damaged: nan is not a number of steps"),
+        (["steps"], -30, "is damaged: -30 is not a number"),
+        (["steps"], "60", "is damaged: '60' is not a number"),
+        (["steps"], 10**400, "is damaged: 1000.* is not a number"),
+        (["steps"], 90, "is damaged: 2 iterations are not 90 steps"),
+        (["evaluate_every"], 0, "is damaged: 0 is not a number"),
+        (["evaluate_every"], math.inf, "is damaged: inf is not a number"),
+        (["scores"], lambda scores: scores[:-1], "lacks the steps or the scores of a run"),
+        (["scores"], [[0.0], [1.0]], "is damaged: not enough values"),
+        (["scores"], [["a", 0.0]] * 2, "is damaged: could not convert"),
+        (["scores"], [[0.0, math.nan]] * 2, "is damaged: a score is not a number"),
+        (["seeds"], lambda seeds: seeds * 2, "is not a policy file"),
+        (["curves", "train", "return_mean"], lambda x: x[1:], "is damaged: All arrays must be"),
+        (["curves", "train"], lambda columns: {"seed": columns["seed"]}, "damaged: Cannot conv"),
+        (["curves", "train", "seed"], torch.zeros(2, 3), "is damaged: "),
+        (["curves"], {}, "is damaged: 'train'"),
+        (["curves", "train", "seed"], 7, "is damaged: "),
+        (["training", "iteration"], -5, "is damaged: -5 is not a number"),
+        (["training", "iteration"], 1.5, "is damaged: 1.5 is not a number"),
+        (["training"], [], "is damaged: list indices"),
+        (["format"], "hindsight model 2", "newer version of hindsight .'hindsight model 2'.; upda"),
+    ],
+)
+def test_a_file_with_impossible_values_is_named(tmp_path, keys, by, words, one_saved):
+    """At once, not when `learn` or `curves` stumbles over them."""
+    save(path := tmp_path / "model.safetensors", altered(load(one_saved), *keys, by=by))
+    with pytest.raises(FileError, match=words) as caught:
+        SAC.load(path, workers=0)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.fixture(scope="module")
+def one_saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model.safetensors"
+    return small().learn(60).save(path, training=True)
 
 
 def test_a_wrapper_s_time_limit_is_the_environment_s_own(tmp_path):

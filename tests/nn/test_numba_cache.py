@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from filelock import FileLock
@@ -72,7 +73,7 @@ def test_who_compiles_changes_no_bits_and_compiling_is_no_training_time(tmp_path
 
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
-def test_threads_wait_for_one_compiler_and_a_damaged_cache_is_done_without(tmp_path: Path) -> None:
+def test_threads_wait_for_one_compiler_and_what_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
     program = """
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -87,14 +88,28 @@ print(moves[0].tobytes().hex(), seconds_compiling()[0], time.perf_counter() - be
 """
     numbers, waited, took = started(tmp_path, program).communicate()[0].split()
     assert 0 < float(waited) <= float(took)
-    for path in tmp_path.rglob("*.nb*"):  # as a machine that crashes may leave them
-        path.write_bytes(b"")
-    again = started(tmp_path, program)
-    out, said = again.communicate()
-    assert again.returncode == 0 and out.split()[0] == numbers
-    assert said.count("cannot be used (") == 1 and "Traceback" not in said
-    (tmp_path / "file").touch()  # a folder that cannot be
-    assert started(tmp_path / "file", program).communicate()[0].split()[0] == numbers
+    (folder,) = (tmp_path / "hindsight/numba").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    files = sorted(folder.glob("*.nb*"))
+
+    def run() -> tuple[str, dict[Path, int]]:
+        again = started(tmp_path, program)
+        out, said = again.communicate()
+        assert again.returncode == 0 and out.split()[0] == numbers
+        return said, {path: path.stat().st_mtime_ns for path in files}
+
+    rng = np.random.default_rng(0)
+    for damage in ("a bit", "a crash", "no record"):
+        data = bytearray(files[0].read_bytes())
+        data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        if damage == "no record":
+            for path in folder.glob("*.sha256"):
+                path.unlink()
+        else:
+            files[0].write_bytes(data if damage == "a bit" else b"")
+        said, made = run()
+        assert said == f"{folder}: a file is damaged or incomplete, and is compiled anew\n"
+        assert run() == ("", made)
 
 
 def test_a_cell_trains_to_the_same_numbers_without_numba_and_says_so(tmp_path: Path) -> None:
@@ -126,3 +141,33 @@ def test_waiting_for_another_process_to_compile_can_be_stopped(tmp_path: Path) -
     assert waiting.returncode == 128 + signal.SIGTERM
     assert "stopped by SIGTERM while the compiler did not answer" in said
     assert "Traceback" not in said
+
+
+#: What a training says that compiles, and whose folder of caches it is.
+TRAINED = """
+from hindsight.algorithms import ppo_compiled
+from hindsight.nn.numba_cache import _kept, folder
+for function in (ppo_compiled._rollout.__wrapped__,) * 2:
+    with _kept(function) as is_kept:
+        print(is_kept)
+"""
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+@pytest.mark.parametrize("why", ["none", "another user's", "a file in its place"])
+def test_without_a_cache_each_process_compiles_and_says_so(tmp_path: Path, why: str) -> None:
+    """Machine code of somebody else is never loaded: Numba's files are pickles."""
+    if why == "another user's":
+        if os.getuid():
+            pytest.skip("only root can give a folder away")
+        first = started(tmp_path, "from hindsight.nn.numba_cache import folder; print(folder())")
+        os.chown(first.communicate()[0].strip(), 1234, 1234)
+    caches = tmp_path
+    if why == "a file in its place":
+        (caches := tmp_path / "file").touch()
+    out, said = started(caches, TRAINED).communicate()
+    if why == "none":
+        assert out.split() == ["True"] * 2 and "for this processor, once: up to" in said
+        return
+    assert out.split() == ["False"] * 2
+    assert said.count("\n") == 1 and "in each process" in said and "once" not in said

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 from hindsight.pipeline.project import KINDS, Project, clean, must_be_in_its_clone
 from hindsight.specs.code import file_name
-from hindsight.specs.config import load
+from hindsight.specs.config import TRAINED, load
 from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
+from tests.commands import program
 from tests.training import small
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +68,7 @@ def test_what_is_from_the_future_is_dated_to_now(tmp_path, monkeypatch):
     project = Project(load(ROOT / "config.yaml", {"preset": "smoke"}))
     curves = [Path(project.cells_of(name)[0]) for name in project.experiments]
     files = [*curves, Path(project.tables, "algorithms/runs.parquet"), Path("docs/deviations.md")]
+    files += [project.plan_of("algorithms"), TRAINED / f"specs/{min(project.files.values())}.json"]
     for path in (*files, Path(project.page), old := Path(project.scoreboard)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -85,6 +88,16 @@ def test_in_a_copy_the_code_of_another_folder_is_refused(tmp_path, monkeypatch):
     own.rmdir()
     own.symlink_to(PACKAGE)
     must_be_in_its_clone()
+
+
+def test_an_environments_id_is_one_word_of_the_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = Project(load(ROOT / "config.yaml", {"preset": "smoke"}))
+    env = "a 'b';$(touch x)`touch y`:Name-v0"
+    monkeypatch.setattr(project, "spec", lambda file: Mock(environment=Mock(id=env)))
+    words = ["sh", "-c", f"printf '%s\\n' {project.options('cell')}"]
+    assert program(*words).stdout.splitlines()[-1] == f"--env={env}"
+    assert not list(tmp_path.iterdir())
 
 
 OLD = "0123456789ab"
@@ -113,8 +126,10 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
         put(f"b/elsewhere{i}-{OLD[::-1]}", {**spec, "environment": {"id": where}})
     put(f"b/damaged-{OLD}", spec)
     os.truncate(f"results/cells/b/damaged-{OLD}.parquet", 100)
+    Path(f"results/policies/b/old-{OLD}.pt").touch()  # of version 1.0
     listed = {str(path.relative_to("results")) for path in clean(Path("results"))}
     old = {
+        f"policies/b/old-{OLD}.pt",
         f"cells/b/old-{OLD}.parquet",
         f"policies/b/old-{OLD}.safetensors",
         f"logs/b/old-{OLD}.log",
@@ -122,7 +137,7 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
     assert listed == old | {"cells/b/older-00000000aaaa.parquet"}
     Path(f"results/cells/b/damaged-{OLD}.parquet").unlink()
     listed = {str(path) for path in clean(Path("results"))}
-    assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 5
+    assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 6
     assert not Path("ran").exists()
     clean(Path("results"), "evil:X-v0")
     assert Path("ran").exists()  # the user has typed its name

@@ -1,9 +1,13 @@
 """What `hindsight replicate` shows while it works."""
 
+import json
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from hindsight.pipeline.replicate import LOG, what_comes
 from hindsight.specs.config import load
 from hindsight.specs.cost import seconds
 from hindsight.specs.errors import SpecError
+from hindsight.training.progress import Progress
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
 
@@ -71,6 +76,43 @@ def test_the_log_of_a_pipeline_at_work_is_left_alone(commands):
     with lock(), pytest.raises(FileError, match="is at work there"):
         replicate.run(["--config", "preset=smoke"], "1", published=False)
     assert not commands and LOG.read_text() == "of another run\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]", "null", "7", "{", "", '{"cell": [1]}', '{"steps": 1}', "[" * 10_000, "\xff",
+        '{"cell": "CELL", "steps": 1, "of": 2, "steps_per_second": "x", "return_mean": 0}',
+        '{"cell": "CELL", "steps": 1e999, "of": 2, "steps_per_second": 1, "return_mean": 0, '
+        '"success_rate": 0}',
+        f'{{"cell": "CELL", "steps": {10**400}, "of": 1, "steps_per_second": 1, "return_mean": 0, '
+        '"success_rate": 0}',
+    ],
+)  # fmt: skip
+def test_a_malformed_progress_file_is_ignored(project, text):
+    watch = replicate._Watch(project)
+    nothing = watch.state()
+    path = replicate.PROGRESS / "x" / "y.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text.replace("CELL", min(project.plan.cells)), encoding="latin-1")
+    assert watch.state() == nothing
+
+
+def test_only_cells_that_train_now_are_shown(project):
+    """A killed process leaves its file: of this run, or of an earlier one."""
+    name = min(project.plan.cells)
+    path = replicate.PROGRESS / "x" / "y.json"
+    path.parent.mkdir(parents=True)
+    now = Progress(name, 10, 100, 1234.5, math.nan, 0.5)
+    path.write_text(json.dumps(asdict(now)))
+    os.utime(path, (time.time() - 10,) * 2)
+    watch = replicate._Watch(project)
+    assert "steps/s" not in watch.state()[2]
+    path.touch()
+    assert "  1,234 steps/s  return –" in watch.state()[2]
+    watch.began -= 1000
+    os.utime(path, (time.time() - 2 * replicate.STALE_SECONDS,) * 2)
+    assert "steps/s" not in watch.state()[2]
 
 
 MISTAKES = {

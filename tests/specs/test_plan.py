@@ -12,6 +12,7 @@ from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan, left_out, papers_grids
 from tests import configuration
+from tests.commands import program
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"
@@ -215,6 +216,14 @@ def test_conda_and_lock_pin_the_same():
     assert set(pins) == lock
     hashed = re.findall(r"^[\w.-]+==[^ ;]+", (ROOT / "requirements-hashes.lock").read_text(), re.M)
     assert {line.lower().replace("_", "-") for line in lock} <= set(hashed)
+    # Of these, `make` checks the hashes of all but torch.
+    told = program("make", "-n", "-B", ".venv/ready", cwd=ROOT).stdout
+    (filtered,) = re.findall(r"^(sed .*) \| .* --require-hashes -r /dev/stdin$", told, re.M)
+    left = program("sh", "-c", filtered, cwd=ROOT).stdout
+    checked = set(re.findall(r"^[\w.-]+==[^ ;]+", left, re.M))
+    unchecked = {line.lower().replace("_", "-") for line in lock} - checked
+    assert {line.partition("==")[0] for line in unchecked} == {"torch"}
+    assert left.count("--hash=sha256:") >= len(checked) and not re.search(r"\\\n\S", left)
     # `make replicate` installs no package that only tests and linters need.
     assert {"pytest", "ruff", "mypy"} <= {line.partition("==")[0] for line in of_tests - lock}
     # What the documentation and an error message tell users to install.

@@ -1,4 +1,4 @@
-"""A goal that is always the same: hindsight's goals are elsewhere, and are learned from all the same."""
+"""A goal that never changes: hindsight's goals lie elsewhere, and are learned from all the same."""
 
 from typing import Any
 

@@ -20,5 +20,5 @@ rule train:
         # Options change no result: a function of the output is exempt from Snakemake's rerun checks.
         options=lambda wildcards, output: PROJECT.options(wildcards.cell),
     shell:
-        "hindsight cell results/specs/{wildcards.cell}.json {params.options}"
+        "hindsight cell results/specs/{wildcards.cell:q}.json {params.options}"
         " --threads {threads} > {log:q} 2>&1"

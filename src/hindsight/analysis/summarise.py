@@ -320,11 +320,12 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     try:
         plan: dict[str, Any] = json.loads(Path(path).read_text())
         lacking = {"experiment", "source", "preset", "vary", "entries"} - plan.keys()
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        if lacking:
+            raise ResultError(f"{path}: not a plan, it lacks {', '.join(sorted(lacking))}")
+        cells = [Path(entry["cell"]) for entry in plan["entries"] if str(entry["fidelity"])]
+    except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
         raise ResultError(f"{path}: not a readable plan ({error})") from None
-    if lacking:
-        raise ResultError(f"{path}: not a plan, it lacks {', '.join(sorted(lacking))}")
-    if any(".." in Path(entry["cell"]).parts for entry in plan["entries"]):
+    if any(".." in cell.parts for cell in cells):
         raise ResultError(f"{path}: not a plan, the path of one of its cells contains '..'")
     return plan
 

@@ -1,6 +1,5 @@
 """Read the definitions of all figures from figures.yaml; imports no plotting library."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -166,9 +165,14 @@ def made_from(experiment: str, tables: Path, episodes: Path) -> list[str]:
 
 
 def names_there(tables_root: Path) -> list[str]:
-    """Return the names of the figures of all plans in `<tables_root>/<experiment>/`."""
+    """Return the names of the figures of all plans in `<tables_root>/<experiment>/`.
+
+    Raises ResultError for a file that is no plan.
+    """
+    from hindsight.analysis.summarise import read_plan  # with SciPy: half a second
+
     found: list[str] = []
     for path in sorted(tables_root.glob("*/plan.json")):
-        entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
-        found += names_for(path.parent.name, [entry["fidelity"] for entry in entries])
+        fidelities = [entry["fidelity"] for entry in read_plan(path)["entries"]]
+        found += names_for(path.parent.name, fidelities)
     return found + names_for(EPISODES.parent.name, []) * (tables_root / EPISODES).exists()

@@ -3,7 +3,6 @@
 import json
 import os
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -73,13 +72,10 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a file only if its text differs, so that Snakemake does not redo what depends on it.
-
-    A file dated in the future is rewritten: everything made from it would count as out of date.
-    """
+    """Write a file only if its text differs, so that Snakemake does not redo what depends on it."""
     data = text.encode()
     with suppress(OSError):  # write_whole reports errors
-        if path.read_bytes() == data and path.stat().st_mtime <= time.time():
+        if path.read_bytes() == data:
             return
     write_whole(path, lambda temporary: temporary.write_bytes(data))
 

@@ -5,7 +5,6 @@ filelock does the locking, without following symbolic links; this module adds th
 the messages.
 """
 
-import errno
 import os
 import socket
 import sys
@@ -16,9 +15,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from hindsight.io.files import FileError, reason
-
-#: Errors of file systems that do not support locks.
-WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
@@ -40,7 +36,10 @@ def held(path: Path, what: str, wait: bool = False) -> Iterator[None]:
         _tell(f"{busy}; waiting for it")
         lock.acquire()
     except OSError as error:
-        if error.errno not in WITHOUT_LOCKS:
+        # File systems without locks fail in many ways: the file can be opened, but not locked.
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
+        except OSError:
             raise FileError(f"{path}: cannot be written: {reason(error)}") from error
         _tell(f"{what}: this file system has no locks, so never start it twice at once")
     try:

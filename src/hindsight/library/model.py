@@ -50,13 +50,11 @@ from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import must_be_usable, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
 from hindsight.training.policies import initial_row, n_parameters
-from hindsight.training.policy_files import PolicyFile
+from hindsight.training.policy_files import FORMAT, PolicyFile
 from hindsight.training.progress import Progress, show
 from hindsight.training.record import MISFITS
 from hindsight.training.runs import Runs, runs_of
 
-#: Marks files written by `Model.save`.
-FORMAT = "hindsight model 1"
 #: A run's parameters at its best evaluation, or the latest.
 Which = Literal["best", "last"]
 #: Called with the model after every iteration; returning False ends `learn`.
@@ -763,10 +761,12 @@ class Model:
                 )
             model: Self = kind.__new__(kind)
             grid = max(spec.steps // spec.evaluation.points, 1)
-            every = int(file.saved.get("evaluate_every", grid))
+            every = _whole(file.saved.get("evaluate_every", grid), 1)
             model._set_up(spec, file.seeds, rows, every, device, workers)
             model._restore(file)
-        except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        except SpecError:
+            raise
+        except MISFITS as error:
             raise FileError(f"{path}: is damaged: {reason(error)}") from error
         return model
 
@@ -777,17 +777,25 @@ class Model:
             last, best = saved["last"], self._rows["best"]
             if last.shape != best.shape or last.dtype != best.dtype:
                 raise FileError(f"{file.path}: its parameters do not match its specification")
-            self._rows["last"], self.num_timesteps = last, int(saved["steps"])
+            self._rows["last"], self.num_timesteps = last, _whole(saved["steps"], 0)
+            if (training := saved["training"]) is not None:
+                iterations = _whole(training["iteration"], 0)
+                if iterations * self.spec.algorithm.iteration_steps != self.num_timesteps:
+                    raise ValueError(f"{iterations} iterations are not {self.num_timesteps} steps")
             # An untrained model has no training state to lose, so `learn` need not warn.
             self._file = file if self.num_timesteps else None
             for phase, columns in self._columns.items():
                 curves = saved["curves"][phase]
                 columns.update({name: [column.numpy()] for name, column in curves.items()})
         else:
-            self.num_timesteps = max(saved.get("steps", [saved.get("result", {}).get("steps", 0)]))
+            steps = saved.get("steps", [saved.get("result", {}).get("steps", 0)])
+            self.num_timesteps = max(_whole(each, 0) for each in steps)
             self._take_curves(file.path)
         if "scores" in saved:
             self._scores = [(float(success), float(mean)) for success, mean in saved["scores"]]
+            if np.isnan(self._scores).any():
+                raise ValueError("a score is not a number")
+        self.curves()  # raises an error if they do not fit together
 
     def _take_curves(self, path: Path) -> None:
         """Read the curves that the workflow has written beside its policies, if they are there."""
@@ -803,6 +811,13 @@ class Model:
         last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
         scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
         self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
+
+
+def _whole(value: Any, least: int) -> int:
+    """Return a number of steps or iterations that a file holds; ValueError if it is impossible."""
+    if type(value) is not int or not least <= value <= 10**15:
+        raise ValueError(f"{value!r} is not a number of steps")
+    return value
 
 
 def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor]:

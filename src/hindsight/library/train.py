@@ -183,9 +183,9 @@ def policy_called(name: Path) -> Path:
     """
     if name.exists() or name.suffix or len(name.parts) > 1:
         return name
-    files = [file for file in Path(RESULTS, "policies").rglob("*") if file.is_file()]
+    files = [*Path(RESULTS, "policies").rglob("*.safetensors")]
     # `<name>-<hash of the specification>-<code>`
-    hashes = {file: file.stem.split("-")[-2] for file in files}
+    hashes = {file: file.stem.rsplit("-", 2)[-2:][0] for file in files}
     found = [f for f in files if name.name == "last" or hashes[f].startswith(name.name)]
     if not found or (name.name != "last" and len({hashes[file] for file in found}) > 1):
         several = f"{len(found)} policies begin with it" if found else "there is no such policy"

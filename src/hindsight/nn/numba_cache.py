@@ -2,23 +2,24 @@
 
 Use `compiled` for functions called by compiled functions, `entry_point` for those called from
 Python, and `first_class` for those passed to an entry point as an argument.  Entry points and
-first-class functions are cached in the user's cache folder by a fingerprint of their code.  Numba's
-own cache is beside the source, which may be read-only; it is keyed by the file's path, which
-differs between clones; and it misses changes in the functions that a cached function calls.
+first-class functions are cached in the user's cache folder by a fingerprint of their code, with a
+checksum.  Numba's own cache is beside the source, which may be read-only; it is keyed by the file's
+path, which differs between clones; and it misses damage, and changes in the functions that a cached
+function calls.
 
 With NUMBA_DISABLE_JIT=1, all functions stay in Python.
 """
 
+import hashlib
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache, update_wrapper, wraps
+from functools import cache, partial, update_wrapper, wraps
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, TypeVar
 
 import numba
@@ -31,7 +32,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CONFIG: Any = numba.config
 #: Whether functions are compiled.
 ENABLED: bool = not CONFIG.DISABLE_JIT
-COMPILING = "compiling the training loop for this processor, once: up to a minute"
+COMPILING = "compiling the training loop for this processor, {}: up to a minute"
 #: Without `nnan` and `ninf`: NaN and infinity reveal a divergence.
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
@@ -140,15 +141,19 @@ def for_each_run(runs: int, work: Callable[[int], None]) -> None:
 
 @cache
 def folder() -> Path | None:
-    """Cache folder for this processor's machine code; None if there is no writable one."""
+    """Cache folder for this processor's machine code; None if there is no writable one.
+
+    It must be the user's alone: Numba's files are pickles, which run code.
+    """
     from llvmlite.binding import get_host_cpu_name
 
-    with suppress(OSError, RuntimeError):  # no home folder, or a read-only one
+    with suppress(OSError, RuntimeError):  # no home folder, a read-only one, or another user's
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         processor: str = get_host_cpu_name()
-        path = Path(caches) / "hindsight" / "compiled" / processor
+        path = Path(caches) / "hindsight" / "numba" / processor
         path.mkdir(parents=True, exist_ok=True)
-        if os.access(path, os.W_OK):
+        path.chmod(0o700)
+        if os.access(path, os.W_OK) and path.stat().st_uid == os.getuid():
             return path
     return None
 
@@ -183,15 +188,14 @@ _one_at_a_time = threading.RLock()
 
 
 def _made(function: Callable[..., Any], compiler: Any, signature: Any, **options: Any) -> Any:
-    """Compile for a signature; without the cache if that is full, damaged or cannot be locked."""
+    """Compile for a signature; without the cache if that is full or cannot be locked."""
     options |= OPTIONS
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         with _kept(function) as is_kept:
             return compiler(signature, cache=is_kept, **options)(function)
-    except (OSError, EOFError, UnpicklingError) as error:
-        why = f"{type(error).__name__}: {error}"
-        _say(f"{folder()}: cannot be used ({why}); compiling without it")
+    except OSError as error:
+        _say(f"{folder()}: cannot be used ({error}); compiling without it")
         return compiler(signature, **options)(function)
     finally:
         _compiling[0] += time.perf_counter() - wall
@@ -216,7 +220,8 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
     trains = function.__module__.startswith("hindsight.algorithms")
     if path is None:
         if trains:
-            _say(COMPILING)
+            why = "no cache folder of yours can be written, but XDG_CACHE_HOME can name one"
+            _say(f"{COMPILING.format('in each process')} ({why})")
         yield False
         return
     before = CONFIG.CACHE_LOCATOR_CLASSES
@@ -225,13 +230,26 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
     # A request to stop does not wait for the compiler, here or in another process.
     with awaited("the compiler"), lock:
         name = f"{module}.{function.__qualname__}-{Locator(function).code}"
-        if trains and not any(path.glob(f"{name}*.nbi")):  # Numba's name
-            _say(COMPILING)
+        files, record = partial(path.glob, f"{name}.*.nb?"), path / f"{name}.sha256"
+        known = record.read_bytes() if record.exists() else b""
+        if any(files()) and _checksum(files()) != known:
+            _say(f"{path}: a file is damaged or incomplete, and is compiled anew")
+            for file in files():
+                file.unlink()
+        if trains and not any(files()):
+            _say(COMPILING.format("once"))
         CONFIG.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__name__}"
         try:
             yield True
         finally:
             CONFIG.CACHE_LOCATOR_CLASSES = before
+        if (made := _checksum(files())) != known:
+            record.write_bytes(made)
+
+
+def _checksum(files: Iterable[Path]) -> bytes:
+    """SHA-256 of files, in the order of their names."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).digest()
 
 
 @cache

@@ -17,6 +17,7 @@ The source is a preset or `published`.
 
 import math
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -272,7 +273,7 @@ class Project:
         every = execution.checkpoint_seconds
         options = f"--device {execution.device} --checkpoint-seconds {every:g}"
         # A specification file must not decide what is imported, so name the user's own environment.
-        return f"{options} --env={env}" if wants_naming(env) else options
+        return f"{options} --env={shlex.quote(env)}" if wants_naming(env) else options
 
     def priority(self, spec: CellSpec) -> int:
         """The main figure's cells first, then the longest, so that all cores end together."""
@@ -319,11 +320,15 @@ class Project:
 
         Snakemake would refuse whatever is made from them until their time has come.
         """
-        inputs = [x for name in self.experiments for x in self.cells_of(name)] + self.policies
+        plans = [str(self.plan_of(name)) for name in self.experiments]
+        specs = [f"{TRAINED}/specs/{file}.json" for file in self.files.values()]
+        cells = [path for name in self.experiments for path in self.cells_of(name)]
         pages = [*self.authors, *self.answer, "docs/deviations.md", str(MANIFEST), self.episodes]
-        for path in (*map(Path, inputs + pages + self.everything), *Path(self.tables).rglob("*")):
+        tables = map(str, Path(self.tables).rglob("*"))
+        inputs = (*plans, *specs, *cells, *self.policies, *pages)
+        for path in (*inputs, *tables, *self.everything):
             with suppress(OSError):  # there is none, or it belongs to somebody else
-                if path.stat().st_mtime > time.time():
+                if os.stat(path).st_mtime > time.time():
                     os.utime(path)
 
     def end(self) -> None:
@@ -409,9 +414,10 @@ def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
     ]
     old = {name.rpartition("-")[2] for name in left}
     old -= {name.rpartition("-")[2] for name in cells.difference(left)}
-    begun = files_below(folder / "checkpoints", ".safetensors") - cells
-    left += [name for name in sorted(begun) if name.rpartition("-")[2] in old]
-    paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in KINDS.items())
+    begun = (files_below(folder / "checkpoints", ending) for ending in (".safetensors", ".pt"))
+    left += [x for x in sorted(set().union(*begun) - cells) if x.rpartition("-")[2] in old]
+    kinds = [*KINDS.items(), *KINDS_OF_1_0.items()]
+    paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in kinds)
     return [path for path in paths if path.exists()]
 
 
@@ -436,3 +442,4 @@ KINDS = {
     "benchmarks": ".tsv", "policies": ".safetensors", "best": ".safetensors",
     "checkpoints": ".safetensors",
 }  # fmt: skip
+KINDS_OF_1_0 = dict.fromkeys(("policies", "best", "checkpoints"), ".pt")

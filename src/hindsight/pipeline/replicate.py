@@ -11,11 +11,13 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter
 
 from hindsight.io.interruption import PARENT, noticed
 from hindsight.library.train import duration
@@ -25,15 +27,17 @@ from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import left_out
-from hindsight.training.progress import display, shown
+from hindsight.training.progress import Progress, display, shown
 
 LOG = Path("results/logs/snakemake.log")
-PROGRESS = Path("results/progress")
+PROGRESS, PROGRESS_FORMAT = Path("results/progress"), TypeAdapter(Progress)
 LOOK_SECONDS = 5.0
 #: How Snakemake ends a dry run in which something is to be done.
 DRY_RUN = "This was a dry-run"
 #: Startup time of the processes, during which the remaining time cannot be estimated.
 START_SECONDS = 15.0
+#: Age of a progress file whose cell counts as killed: one that trains writes every few seconds.
+STALE_SECONDS = 300.0
 #: Free bytes below which a disk counts as full.
 ROOM = 1 << 20
 
@@ -159,6 +163,7 @@ class _Watch:
         self.work = {name: seconds(spec) for name, spec in project.plan.cells.items()}
         self.there = self.at_first = set(project.there)
         self.started = self.looked = time.monotonic()
+        self.began = time.time()
 
     def state(self) -> tuple[float, float, str]:
         """Number of finished cells, of all cells, and a line of text, for the display."""
@@ -166,16 +171,17 @@ class _Watch:
         if time.monotonic() - self.looked >= LOOK_SECONDS:
             self.there = self.project.look()
             self.looked = time.monotonic()
-        progress = (_progress(name) for name in sorted(files_below(PROGRESS, ".json")))
-        under_way = [p for p in progress if p and p["cell"] in self.work.keys() - self.there]
+        of_this_run = max(self.began, time.time() - STALE_SECONDS)
+        progress = (_progress(name, of_this_run) for name in sorted(files_below(PROGRESS, ".json")))
+        under_way = [p for p in progress if p and p.cell in self.work.keys() - self.there]
         text = f"{len(self.there)} of {len(self.work)} cells"
         if under_way:
-            speed = sum(p["steps_per_second"] for p in under_way)
-            returns = ", ".join(shown(p["return_mean"], "+.2f") for p in under_way)
+            speed = sum(p.steps_per_second for p in under_way)
+            returns = ", ".join(shown(p.return_mean, "+.2f") for p in under_way)
             text += f"  {speed:,.0f} steps/s  return {returns}"
         elif len(self.there) == len(self.work):
             text += "  tables, figures, report"
-        begun = sum(self.work[p["cell"]] * p["steps"] / max(p["of"], 1) for p in under_way)
+        begun = sum(self.work[p.cell] * p.steps / max(p.of, 1) for p in under_way)
         done = begun + sum(self.work[name] for name in self.there - self.at_first)
         left = sum(self.work[name] for name in self.work.keys() - self.there) - begun
         # Of these estimates only the ratio counts.
@@ -185,12 +191,14 @@ class _Watch:
         return len(self.there), max(len(self.work), 1), text
 
 
-def _progress(name: str) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads((PROGRESS / f"{name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if "cell" in found else None  # an older version's file
+def _progress(name: str, since: float) -> Progress | None:
+    """What a progress file written since then tells; None if it is damaged."""
+    path = PROGRESS / f"{name}.json"
+    with suppress(OSError, ValueError):  # pydantic's errors are ValueErrors
+        found = PROGRESS_FORMAT.validate_json(path.read_bytes())
+        if path.stat().st_mtime >= since and 0 <= found.steps <= found.of:
+            return found
+    return None
 
 
 def _what_failed(project: Project, started: float) -> None:

@@ -451,7 +451,7 @@ class ReplayBuffer:
         return saved | {"rows": rows, "position": self.position}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a `state_dict` of a buffer with the same sizes; ValueError if it cannot be."""
+        """Restore a `state_dict` of a buffer with the same sizes; ValueError if that fails."""
         self.position = saved["position"]
         self.rows[:, :, : len(self)] = saved["rows"]
         self.before[:, :, : len(self)] = saved["before"]

@@ -19,6 +19,9 @@ from hindsight.specs.gymnasium import NAMESPACE
 from hindsight.specs.manifest import verify
 from hindsight.training.policies import acting_places, initial_row, n_bounds, n_parameters
 
+#: Marks files written by `Model.save`.
+FORMAT = "hindsight model 1"
+
 
 @dataclass(frozen=True)
 class PolicyFile:
@@ -41,11 +44,18 @@ class PolicyFile:
                 f"{path}: is a training checkpoint, not a policy file; policies are in the folders "
                 "best (beside checkpoints) and, after training, policies"
             )
+        if (form := saved.get("format", FORMAT)) != FORMAT:
+            raise FileError(
+                f"{path}: was written by a newer version of hindsight ({form!r}); update hindsight"
+            )
         if not {"spec", "seeds", "rows"} <= saved.keys():
             raise FileError(f"{path}: is not a policy file")
         seeds, rows, wrong = saved["seeds"], saved["rows"], ""
+        lists = [x for x in (saved.get("steps"), saved.get("scores")) if isinstance(x, list)]
         if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
             wrong = "its seeds are not whole numbers"
+        elif any(len(each) != len(seeds) for each in lists):
+            wrong = "it lacks the steps or the scores of a run"
         elif not isinstance(rows, Tensor) or rows.dtype != torch.float32:
             wrong = "its parameters are not real numbers (float32)"
         elif rows.layout != torch.strided or rows.dim() != 2 or len(rows) != len(seeds):
