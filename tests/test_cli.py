@@ -161,8 +161,8 @@ def test_policies_have_short_names(trained, tmp_path, monkeypatch):
     other = policy.with_name(policy.name.replace(short, short[:3] + "0000000"))
     shutil.copy(policy, other)
     os.utime(other, (0, 0))
-    shutil.copy(policy, folder / "mine.safetensors")
-    os.utime(folder / "mine.safetensors", (0, 0))
+    shutil.copy(policy, mine := folder.with_name("mine.safetensors"))
+    os.utime(mine, (0, 0))
     assert policy_called(policy) == policy
     monkeypatch.chdir(tmp_path)
     assert policy_called(Path("last")).name == policy.name == policy_called(Path(short[:5])).name
@@ -179,6 +179,10 @@ def test_settings_are_listed(tmp_path):
         "train", "--algorithm", "td3", "--env", "FetchReach-v4", "--settings", cwd=tmp_path
     )
     assert told.returncode == 0 and "policy_delay=2 " in told.stdout
+    told = hindsight("train", "--algorithm=sac", "--preset=robotics", "--settings", cwd=tmp_path)
+    assert {"hidden=256,256", "normalize_observations=true", "fidelity=described"} <= {
+        *told.stdout.split()
+    }
     assert not list(tmp_path.iterdir()), "nothing is trained"
     wrong = hindsight("train", "foo=1", cwd=tmp_path)
     assert (

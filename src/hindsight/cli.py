@@ -223,10 +223,13 @@ def train(
     from hindsight.library.train import files_of, must_be_known, outcome, spec_of, to_come
 
     if settings:
+        from hindsight.library.presets import keys_of
+        from hindsight.library.train import KEYS
         from hindsight.specs.settings import listed
 
         must_be_known(algorithm)
-        typer.echo(listed(algorithm, env, shutil.get_terminal_size((100, 24)).columns))
+        usual = {"her": her} | KEYS | keys_of(preset, algorithm, env)
+        typer.echo(listed(algorithm, env, usual, shutil.get_terminal_size((100, 24)).columns))
         return
     home = out.absolute()  # an environment's own code may change the working folder
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])

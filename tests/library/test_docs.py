@@ -66,6 +66,12 @@ def test_the_code_of_the_page_runs():
     assert columns <= set(model.curves())
 
 
+def test_the_code_of_the_page_for_those_who_come_from_stable_baselines3_runs():
+    (block,) = blocks("docs/from-stable-baselines3.md")
+    model = run("docs/from-stable-baselines3.md", block)["model"]
+    assert (model.seeds, model.num_timesteps, model.spec.replay.k) == ([0], 1000, 4)
+
+
 def test_the_code_of_the_page_about_your_own_environment_runs(tmp_path):
     programs = [block for block in blocks(PAGE) if "GoalEnvironment(" not in block]
     assert len(programs) == 3

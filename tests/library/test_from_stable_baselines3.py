@@ -1,5 +1,6 @@
 """Coming from Stable-Baselines3: its words, callbacks and files, one step at a time."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight import DQN, PPO, SAC, TD3
 from hindsight.io.files import FileError
 from hindsight.specs.errors import SpecError
+from hindsight.training.evaluate import evaluate_policy as evaluated
 
 sb3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.callbacks import (  # noqa: E402
@@ -109,6 +111,7 @@ def test_the_environments_of_a_vector_environment(wrap):
         (lambda: sac(replay_buffer_class=dict), "replay_buffer_class: .* her=None is without"),
         (lambda: sac(VecNormalize(make_vec_env(ENV, 1))), "VecNormalize is not .* normalize_obs"),
         (lambda: sac(seed=0.5), "first_seed: 0.5 is not allowed"),
+        (lambda: sac(train_freq=(1, "episode")), "train_freq: .* give the steps of an episode"),
         # Suggestions are only of what this algorithm and environment have.
         (lambda: sac(moved_goals=True), "unknown option 'moved_goals'; hindsight train --algor"),
         (lambda: sac(policy_delay=2), "unknown option 'policy_delay'; sac has actor_learning_rate"),
@@ -184,7 +187,10 @@ def test_the_replay_buffer_is_saved_and_loaded_with_the_training(tmp_path):
 def saved(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("theirs")
     env = DummyVecEnv([lambda: gymnasium.make(ENV)])
-    model = sb3.SAC("MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu", seed=0)
+    model = sb3.SAC(
+        "MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu", seed=0,
+        replay_buffer_class=sb3.HerReplayBuffer,
+    )  # fmt: skip
     model.save(folder / "theirs.zip")
     sb3.PPO("MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu").save(
         folder / "ppo.zip"
@@ -202,9 +208,16 @@ def test_commands_take_their_files(saved):
     with pytest.raises(FileError, match="is a Stable-Baselines3 model, not one of ours; hindsight"):
         SAC.load(saved)
     assert "add --env" in command(here, "evaluate", "theirs.zip").stderr
-    told = command(here, "evaluate", "theirs.zip", "--env", ENV, "--episodes", "2")
-    expected, _ = evaluate_policy(sb3.SAC.load(saved), gymnasium.make(ENV), 2)
-    assert told.stdout.startswith("run 0: return -") and -50 <= expected <= 0
+    how = ["--env", ENV, "--episodes", "20", "threshold=0.8"]
+    told = command(here, "evaluate", "theirs.zip", *how)
+    model: Any = sb3.SAC.load(saved, gymnasium.make(ENV))
+    expected = evaluated(model, ENV, 20, parameters={"threshold": 0.8})
+    assert told.stdout.startswith(f"run 0: return {expected.return_mean:.3f} ±"), told.stderr
+    assert 0 < expected.success_rate < 1, "or all policies are alike"
+    # Of other files, no code is run, whatever they hold.
+    shutil.copy(saved, here / "theirs.safetensors")
+    refused = command(here, "evaluate", "theirs.safetensors", "--env", ENV)
+    assert refused.returncode == 1 and refused.stderr.startswith("error: theirs.safetensors")
     assert (
         command(here, "watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1").returncode == 0
     )
@@ -215,7 +228,7 @@ def test_their_policy_is_exported(saved):
     onnxruntime = pytest.importorskip("onnxruntime")
     ran = command(saved.parent, "export", "theirs.zip", "theirs.onnx")
     assert ran.returncode == 0, ran.stderr
-    model = sb3.SAC.load(saved, device="cpu")
+    model = sb3.SAC.load(saved, gymnasium.make(ENV), device="cpu")
     model.observation_space.seed(0)
     spaces = model.observation_space.spaces
     several = {key: np.stack([space.sample() for _ in range(4)]) for key, space in spaces.items()}

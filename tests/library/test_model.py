@@ -290,7 +290,7 @@ class Uncopied(Corridor):
         (lambda: small(3), "it must be a gymnasium id, a function"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
-        (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has batch_size, buffer_size"),
+        (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has actor_learning_rate, b"),
         (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: small(preset="robotic"), r"unknown preset 'robotic'; did you mean 'robotics'\?"),

@@ -36,12 +36,14 @@ def test_every_setting_is_described(section):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("environment", [*ENVIRONMENTS, "FetchReach-v4"])
 def test_the_list_has_the_settings_of_an_algorithm_and_an_environment(algorithm, environment):
-    text = listed(algorithm, environment, 90)
+    usual = {"her": "none", "hidden": [3, 4]}
+    text = listed(algorithm, environment, usual, 90)
     names = {line.split("=")[0].strip() for line in text.splitlines() if "=" in line[:33]}
     how = ALGORITHMS[algorithm]
     where = PARTS["environment"].get(environment, PARTS["environment"][""])
     her = PARTS["hindsight" if how.on_policy else "replay"][""]
     fields = {*how.model_fields, *where.model_fields, *her.model_fields, *OF_A_CELL}
-    assert names == fields - {"id", "name"}
+    assert names == fields - {"id", "name", "strategy"}
+    assert "  --her none " in text and "  hidden=3,4 " in text
     assert max(map(len, text.splitlines())) <= 90
     assert f"first_seed={CellSpec.model_fields['first_seed'].default}" in text

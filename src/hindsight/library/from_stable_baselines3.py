@@ -38,7 +38,7 @@ SAME: dict[str, tuple[Any, str]] = {
     "learning_rate": (None, "a number, and with PPO learning_rate_schedule='linear'"),
 }
 #: Words that mean the same as one of ours.
-RENAMED = {"n_sampled_goal": "k", "goal_selection_strategy": "her", "net_arch": "hidden"}
+RENAMED = {"goal_selection_strategy": "her", "net_arch": "hidden"}
 
 
 def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,8 +58,10 @@ def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
     sigma = {*getattr(ours.get("action_noise"), "_sigma", ())}
     if len(sigma) == 1 and "exploration_noise" in fields:
         ours |= {"exploration_noise": float(sigma.pop()), "action_noise": None}
-    if isinstance(ours.get("train_freq"), tuple):
-        ours["train_freq"] = ours["train_freq"][0]
+    if isinstance(often := ours.get("train_freq"), tuple):
+        ours["train_freq"], unit = often
+        if getattr(unit, "value", unit) != "step":
+            raise SpecError(f"train_freq: {often} is not allowed; give the steps of an episode")
     if ours.get("gradient_steps") == -1:
         ours["gradient_steps"] = ours.get("train_freq", 1) * ours.get("n_envs", 1)
     for name, (usual, instead) in SAME.items():
@@ -135,11 +137,11 @@ def is_theirs(path: Path) -> bool:
 
 
 def model_in(path: Path, env: str | None) -> Any:
-    """The Stable-Baselines3 model in a file, which may run code; None if it is no such file.
+    """The Stable-Baselines3 model in a .zip, which may run code; None if it is no such file.
 
     Raises SpecError if the package is not installed, or its environment `env` is not named.
     """
-    if not is_theirs(path):
+    if path.suffix != ".zip" or not is_theirs(path):  # no other file that is read here runs code
         return None
     if env is None:
         raise SpecError(
@@ -151,13 +153,21 @@ def model_in(path: Path, env: str | None) -> Any:
     package, name, *_ = f"{data['policy_class'].get('__module__')}..".split(".")
     if name == "common":  # the policies of PPO and A2C
         name = "ppo" if "clip_range" in data else "a2c"
-    if package not in ("stable_baselines3", "sb3_contrib", "sbx"):
-        raise FileError(f"{path}: is a Stable-Baselines3 model with a policy class of its own")
-    try:
-        kind: Any = getattr(import_module(package), name.upper())
-    except ImportError:
-        raise SpecError(f"{path}: needs the package {package}") from None
-    return kind.load(path, device="cpu")
+    kind: Any = None
+    if package in ("stable_baselines3", "sb3_contrib", "sbx"):
+        try:
+            kind = getattr(import_module(package), name.upper(), None)
+        except ImportError:
+            raise SpecError(f"{path}: needs the package {package}") from None
+    if kind is None:
+        raise FileError(f"{path}: is a Stable-Baselines3 model of an unknown algorithm")
+    # Nothing is trained; a hindsight buffer would need the environment.
+    unused: dict[str, Any] = {
+        "replay_buffer_class": None,
+        "replay_buffer_kwargs": {},
+        "buffer_size": 1,
+    }
+    return kind.load(path, device="cpu", custom_objects=unused)
 
 
 class Acting(nn.Module):

@@ -275,7 +275,7 @@ def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
         raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
     if home:
         who = values[home[0]].get("name") or values[home[0]].get("id")
-        names = ", ".join(sorted(ours[home[0]].model_fields))
+        names = ", ".join(sorted(ours[home[0]].model_fields.keys() - {"id", "name"}))
         raise SpecError(f"{where}: unknown option {key!r}; {who} has {names}")
     known = {"first_seed", "early_end"}.union(*(model.model_fields for model in ours.values()))
     listed = f"; hindsight train --algorithm {how} --settings lists them"

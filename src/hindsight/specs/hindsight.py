@@ -1,6 +1,6 @@
 """Specification of hindsight relabelling for on-policy algorithms."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,8 @@ CLONES_WITHOUT = (
 
 class HindsightSpec(Spec):
     """Hindsight relabelling (Andrychowicz et al. 2017) of rollouts (PPO-HER section 3, MEHER)."""
+
+    aliases: ClassVar[dict[str, str]] = {"n_sampled_goal": "k"}
 
     strategy: EpisodeStrategy = "final"
     """Which achieved goals replace the desired one: the episode's last (final), one achieved later

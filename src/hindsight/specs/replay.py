@@ -1,6 +1,6 @@
 """Specification of an off-policy algorithm's replay."""
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pydantic import model_validator
 
@@ -16,6 +16,8 @@ WITHOUT_HINDSIGHT = ("prioritized", "alpha", "beta", "time_limit_terminates")
 
 class ReplaySpec(Spec):
     """HER (Andrychowicz et al. 2017) and prioritised sampling (Schaul et al. 2016)."""
+
+    aliases: ClassVar[dict[str, str]] = {"n_sampled_goal": "k"}
 
     strategy: GoalStrategy | None = None
     """Which achieved goals replace the desired one: the episode's last (final), one achieved later

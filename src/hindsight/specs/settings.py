@@ -7,7 +7,7 @@ import ast
 import inspect
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin
@@ -47,20 +47,25 @@ def rows_of(kind: type[Spec], names: Sequence[str] = ()) -> list[tuple[str, str,
     ]
 
 
-def listed(algorithm: str, environment: str, width: int) -> str:
-    """The settings of an algorithm, its hindsight, an environment and a training, as text."""
+def listed(algorithm: str, environment: str, usual: Mapping[str, Any], width: int) -> str:
+    """The settings of an algorithm, its hindsight, an environment and a training, as text.
+
+    `usual`: the values of `hindsight train` that are not the specification's defaults.
+    """
     how = ALGORITHMS[algorithm]
     her = PARTS["hindsight" if how.on_policy else "replay"][""]
     lines = []
     for title, rows in (
         (algorithm, rows_of(how)),
-        (f"hindsight of {algorithm} (--her STRATEGY)", rows_of(her)),
+        (f"hindsight of {algorithm}", rows_of(her)),
         (environment, rows_of(model_of("environment", {"id": environment}))),
         ("the training", rows_of(CellSpec, OF_A_CELL)),
     ):
         lines += ["", title]
         for name, default, meaning in rows:
-            begin = f"  {name + '=' + default:<32} "
+            shown = _shown(usual[name]) if name in usual else default
+            given = f"--her {usual['her']}" if name == "strategy" else f"{name}={shown}"
+            begin = f"  {given:<32} "
             lines += textwrap.wrap(begin + meaning, width, subsequent_indent=" " * len(begin))
     return "\n".join(lines[1:])
 
@@ -74,6 +79,6 @@ def _meaning(field: FieldInfo) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, tuple | bool | None):
+    if isinstance(value, list | tuple | bool | None):
         return json.dumps(value, separators=(",", ":")).strip("[]")
     return f"{value:g}" if isinstance(value, float) else str(value)
