@@ -80,7 +80,8 @@ def test_the_episodes_are_those_of_the_evaluation(prey: Prey, pushes: bool) -> N
 def test_episodes_for_the_figure(tmp_path: Path) -> None:
     spec = cell("repel")
     sources = [
-        policy_file(tmp_path / f"{x}.safetensors", spec, {5: hunter(spec, x)}) for x in (3.0, 0.0)
+        policy_file(tmp_path / f"{x}/{spec.name}-None.safetensors", spec, {5: hunter(spec, x)})
+        for x in (3.0, 0.0)
     ]
     out = tmp_path / "tables" / "episodes.npz"
     write_episodes(sources, out)

@@ -6,7 +6,7 @@ the frames of animations, and the published figure.
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,8 @@ from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 
-import_matplotlib()
-from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.lines import Line2D  # noqa: E402
-from matplotlib.patches import Circle  # noqa: E402
+if TYPE_CHECKING:  # matplotlib is imported when something is drawn
+    from matplotlib.figure import Figure
 
 
 def _look(color: str, linestyle: Any, marker: str, linewidth: float) -> dict[str, Any]:
@@ -36,9 +33,19 @@ SHADOW = "#AAAAAA"
 GRID = "#E4E4E4"
 
 
-def figure_axes(n: int, pushes_object: bool = False) -> tuple[Figure, Any]:
+def _figure(height: float = 4.8) -> "Figure":
+    """An empty figure, 4.8 inches wide."""
+    import_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(4.8, height), dpi=100, facecolor="white")
+
+
+def figure_axes(n: int, pushes_object: bool = False) -> tuple["Figure", Any]:
     """A square figure with 2-D axes for n = 2, or 3-D axes for n > 2."""
-    figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
+    figure = _figure()
+    from matplotlib.lines import Line2D
+
     looks = {"predator": PREDATOR, "prey": PREY} | ({"object": PUSHED} if pushes_object else {})
     handles = [Line2D([], [], label=name, **look) for name, look in looks.items()]
     figure.legend(handles=handles, loc="lower left", ncols=3, frameon=False, handlelength=3)
@@ -47,8 +54,10 @@ def figure_axes(n: int, pushes_object: bool = False) -> tuple[Figure, Any]:
     return figure, figure.add_axes((0.03, 0.05, 0.9, 0.86), projection="3d")
 
 
-def pixels_of(figure: Figure) -> NDArray[np.uint8]:
+def pixels_of(figure: "Figure") -> NDArray[np.uint8]:
     """Render a figure as an image [height, width, 3], uint8."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
@@ -99,6 +108,8 @@ def _path(axes: Any, look: dict[str, Any], path: Positions, grid_size: float) ->
 def _reach(axes: Any, centre: Positions, radius: float) -> None:
     """Draw the interception distance around the predator: a disc, or a wireframe ball."""
     if len(centre) == 2:
+        from matplotlib.patches import Circle
+
         colour = PREDATOR["color"]
         axes.add_patch(Circle(tuple(centre), radius, facecolor=colour, alpha=0.2, linewidth=0))
         return
@@ -154,7 +165,9 @@ def _of_predator_prey(spec: PredatorPreySpec, states: Positions) -> NDArray[np.u
 def _of_point_reach(spec: PointReachSpec, states: Positions) -> NDArray[np.uint8]:
     """The way to the target, which is reached within the disc; [480, 480, 3]."""
     path, target = states[:, :2], states[-1, 2:4]
-    figure = Figure(figsize=(4.8, 4.8), dpi=100, facecolor="white")
+    figure = _figure()
+    from matplotlib.patches import Circle
+
     axes = figure.add_axes((0.115, 0.09, 0.8, 0.8))
     colour = PREY["color"]
     disc = Circle(tuple(target), spec.threshold, facecolor=colour, alpha=0.35, linewidth=0)
@@ -172,7 +185,7 @@ def _of_point_reach(spec: PointReachSpec, states: Positions) -> NDArray[np.uint8
 def _of_bit_flipping(spec: BitFlippingSpec, states: Positions) -> NDArray[np.uint8]:
     """The bits above their goal, wrong ones framed; [240, 480, 3]."""
     bits, goal, _ = np.split(states[-1], 3)
-    figure = Figure(figsize=(4.8, 2.4), dpi=100, facecolor="white")
+    figure = _figure(2.4)
     axes = figure.add_axes((0.12, 0.08, 0.86, 0.72))
     wrong = np.flatnonzero(bits != goal)
     axes.pcolormesh([goal, bits], cmap="Blues", vmin=0, vmax=1.5, edgecolors=SHADOW)

@@ -15,6 +15,7 @@ import torch
 from gymnasium.spaces import Discrete, Space
 from numpy.typing import ArrayLike, NDArray
 
+from hindsight.envs.render import PICTURES
 from hindsight.envs.run_axis import Environments
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import validated
@@ -50,16 +51,13 @@ class GoalEnv(gymnasium.Env[Any, Any]):
 
         Raises SpecError, a ValueError, which names the invalid parameter.
         """
+        picture = PICTURES.get(environment)
+        modes = ["rgb_array"] if picture is not None else []
+        if render_mode not in (None, *modes):
+            known = " or ".join([*map(repr, modes), "None"])
+            raise ValueError(f"render_mode: {render_mode!r} is not allowed; it is {known}")
         self.render_mode = render_mode
-        if render_mode is not None:
-            # Imported by name, because drawing needs matplotlib.
-            picture = resolve_name("hindsight.envs.render:PICTURES").get(environment)
-            modes = ["rgb_array"] if picture is not None else []
-            if render_mode not in modes:
-                known = " or ".join([*map(repr, modes), "None"])
-                raise ValueError(f"render_mode: {render_mode!r} is not allowed; it is {known}")
-            self._picture = picture
-            self.metadata = {"render_modes": modes, "render_fps": picture.fps}
+        self.metadata = {"render_modes": modes, "render_fps": picture.fps if picture else 5}
         self.parameters = validated(ENVIRONMENTS[environment], parameters)
         self.native: Environments[Any] = resolve_name(self.parameters.entry_point)(
             self.parameters, [0]
@@ -145,8 +143,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
                 f'gymnasium.make("{name}", render_mode="rgb_array")'
             )
             return None
-        image: NDArray[np.uint8] = self._picture.draw(self.parameters, np.stack(self._states))
-        return image
+        return PICTURES[name].draw(self.parameters, np.stack(self._states))
 
     def _outcome(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
