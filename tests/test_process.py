@@ -78,6 +78,6 @@ def test_a_notebooks_backend_stops_neither_models_nor_films(backend, tmp_path):
     env = {**os.environ, "MPLBACKEND": backend}
     ran = program(sys.executable, "-c", code, cwd=tmp_path, env=env)
     assert ran.returncode == 0 and (tmp_path / "film.gif").stat().st_size > 1000, ran.stderr
-    policy = next((ROOT / "results/published/policies").glob("random-static-*/ppo*.pt"))
+    policy = next((ROOT / "results/published/policies").glob("random-static-*/ppo*.safetensors"))
     ran = program(HINDSIGHT, "watch", policy, "hunt.gif", cwd=tmp_path, env=env)
     assert "hunt.gif: 3 episodes" in ran.stdout, ran.stderr
