@@ -6,6 +6,7 @@
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/outdated.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"

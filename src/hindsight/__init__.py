@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     load = Model.load
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 __all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "GoalEnvironment", "__version__", "load"]
 

@@ -32,7 +32,8 @@ def tables(published_project):
 
 @pytest.fixture(scope="session")
 def verdicts(tables):
-    return {(v.claim, v.fidelity): v for v in evaluate(tables)}
+    """By claim and fidelity, and network if it is not the preset's."""
+    return {(v.claim, v.fidelity, *filter(None, [v.network])): v for v in evaluate(tables)}
 
 
 @pytest.fixture(scope="session")

@@ -255,6 +255,18 @@ def test_how_the_recipe_was_chosen_and_tested(findings, cells, tested):
     for prey, name in names.items():
         own = [thousands(table.loc[f"random {prey}", arm]).removesuffix(" 000") for arm in columns]
         facts.append(f"| {name} | {' | '.join(own)} |")
+    whole = steps_of(tested, "switched off")
+    assert np.isfinite(whole).all()
+    facts.append(f"learns in all of its {whole.size} runs")
+    logs = cells("recipe").outcomes("described")["log"].droplevel(1)
+    for chosen_from in (True, False):
+        factors = []
+        for arm in ("PPO-HER", "switched off"):
+            gaps = (logs[arm] - logs[RECIPE]).groupby(level=0).mean()
+            factors.append(2 ** gaps[gaps.index.isin(HARDEST) == chosen_from].mean())
+        words = ("needs {:.2f} times the recipe's steps and PPO-HER-2-PPO {:.2f} times",
+                 "there it is {:.2f} and {:.2f} times")  # fmt: skip
+        facts.append(words[not chosen_from].format(*factors))
     all_there(chapter(findings, "What came out"), facts)
     hardest, best = table.loc[list(HARDEST)], table[RECIPE]
     assert all((hardest[RECIPE] < hardest[arm]).all() for arm in ("PPO-HER", "switched off"))
@@ -365,7 +377,7 @@ def test_when_hindsight_should_be_switched_off(findings, cells):
     ]  # fmt: skip
     assert len(facts) == 6 + 4
     text = chapter(findings, "When should hindsight be switched off?")
-    all_there(text, [*facts, *by_level(cells)])
+    all_there(text, [*facts, *by_level(cells)], ["network [6 %]"])  # see the chapter it links to
 
 
 def by_level(cells: Callable[[str], Cells]) -> list[str]:
@@ -415,9 +427,33 @@ def test_does_the_small_network_matter(findings, cells):
     arms = ("PPO", "PPO-HER", "PPO-HER-2-PPO", "recipe")
     runs = {arm: np.isfinite(steps[arm + large]).sum() for arm in arms}
     assert runs["recipe"] == steps["recipe" + large].size == 12 * 8
+    passed = cells("network").outcomes("described")["success"] >= 0.95 - EPSILON
+    tests = passed.groupby(level=0).sum()
+    done = {
+        arm: percent(np.mean([run.train["updates"].mean()
+                              for (own, *_), by_seed in network.items() if own == arm
+                              for run in by_seed.values()]) / 100)
+        for arm in ("PPO", "PPO-HER", "PPO" + large, "PPO-HER" + large)
+    }  # fmt: skip
+    stopped = cells("papers_network_stop_her").under("described")
+    always = {place[2]: own for place, own in stopped.items() if place[0] == "PPO-HER" + large}
+    later = [
+        np.mean([savings(run, always[place[2]][seed])[1] for seed, run in own.items()
+                 if np.isfinite(run.about["switch_step"])])
+        for place, own in stopped.items() if place[0] == "PPO-HER-2-PPO" + large
+    ]  # fmt: skip
     facts = [
         "each of its {recipe} runs; PPO-HER-2-PPO learns in {PPO-HER-2-PPO}".format(**runs),
         "PPO-HER in {PPO-HER}, PPO in {PPO}.".format(**runs),
+        "{} of the recipe's runs succeed in 95 % of the episodes or more, {} of PPO-HER-2-PPO's, "
+        "{} of PPO-HER's and {} of PPO's".format(
+            *(tests[arm + large] for arm in ("recipe", "PPO-HER-2-PPO", "PPO-HER", "PPO"))
+        ),
+        "PPO-HER does {PPO-HER} of an iteration's 640 updates on average, and PPO {PPO} of 320."
+        .format(**done),
+        f"they do {done['PPO-HER' + large]} and {done['PPO' + large]}.",
+        f"saves {percent(float(np.mean(later)))} % of the later updates, where it saves 49 %",
+        "three of 512", "([M5b]",
         "8 seeds and 500 000 steps", "after 500 000 steps", "1 000 000 steps",
         "within 40 000 steps", "(4 in each",
     ]  # fmt: skip

@@ -3,35 +3,49 @@
 import pandas as pd
 import pytest
 
-from hindsight.claims.evidence import RUN, Measured, Untested, of_values, paired
+from hindsight.claims.evidence import NAN, RUN, Measured, Untested, of_values, paired
 from hindsight.claims.rules import RULES
 
 COUNTED = {"n_conditions": 12, "words": {"compared": 5}}
+FEW = COUNTED | {"n_conditions": 3}
 
 
 @pytest.mark.parametrize(
-    ("rule", "limits", "found", "holds"),
+    ("rule", "limits", "found", "answer"),
     [
-        ("race", {"more_than": 6}, {"ahead": 7, "low": 0.1, "high": 0.2, **COUNTED}, True),
-        ("race", {"more_than": 6}, {"ahead": 6, "low": 0.1, "high": 0.2, **COUNTED}, False),
+        ("race", {"more_than": 6}, {"ahead": 7, "low": 0.1, "high": 0.2, **COUNTED}, "yes"),
+        ("race", {"more_than": 6}, {"ahead": 6, "low": 0.1, "high": 0.2, **COUNTED}, "no"),
         # Seven of them because the rival never arrives: not ahead where both do.
-        ("race", {"more_than": 6}, {"ahead": 8, "low": -0.1, "high": 0.2, **COUNTED}, False),
-        ("race", {"more_than": 6}, {"ahead": 8, **COUNTED, "words": {"compared": 0}}, True),
-        ("race", {"more_than": 6}, {"ahead": 2, "low": 0.1, **COUNTED, "n_conditions": 3}, True),
-        ("level", {"at_least": 0.5, "at_most": 0.7}, {"value": 0.7 + 1e-9}, True),
-        ("level", {"at_least": 0.5, "at_most": 0.7}, {"value": 0.4}, False),
-        ("level", {"at_least": 10, "of": 12}, {"value": 5, "n_conditions": 6}, True),
-        ("level", {"at_least": 10, "of": 12}, {"value": 4, "n_conditions": 6}, False),
-        ("lean", {"above": 0}, {"low": 0.1, "high": 0.3}, True),
-        ("lean", {"above": 0}, {"low": -0.1, "high": 0.3}, False),
-        ("lean", {"below": 0.1}, {"low": -0.3, "high": 0.09}, True),
-        ("lean", {"below": 0.1}, {"low": -0.3, "high": 0.11}, False),
-        ("equal", {"within": 0.1}, {"low": -0.09, "high": 0.05}, True),
-        ("equal", {"within": 0.1}, {"low": -0.11, "high": 0.05}, False),
+        ("race", {"more_than": 6}, {"ahead": 8, "low": -0.1, "high": 0.2, **COUNTED}, "open"),
+        ("race", {"more_than": 6}, {"ahead": 8, "low": -0.2, "high": -0.1, **COUNTED}, "no"),
+        ("race", {"more_than": 6}, {"ahead": 8, **COUNTED, "words": {"compared": 0}}, "yes"),
+        ("race", {"more_than": 6}, {"ahead": 2, "low": 0.1, "high": 0.2, **FEW}, "yes"),
+        ("level", {"at_least": 0.5, "at_most": 0.7}, {"low": 0.5, "high": 0.7 + 1e-9}, "yes"),
+        ("level", {"at_least": 0.5, "at_most": 0.7}, {"low": 0.3, "high": 0.4}, "no"),
+        ("level", {"at_least": 0.5, "at_most": 0.7}, {"low": 0.3, "high": 0.5}, "open"),
+        ("level", {"at_least": 0.5, "at_most": 0.7}, {"low": 0.4, "high": 0.8}, "open"),
+        ("level", {"at_least": 1, "interval": False}, {"low": NAN, "value": 1.0}, "yes"),
+        ("level", {"at_least": 1, "interval": False}, {"low": NAN, "value": 0.0}, "no"),
+        # A count over enough seeds, for which no interval is known.
+        ("level", {"at_least": 1}, {"low": NAN, "value": 1.0, "n_seeds": 8}, "yes"),
+        ("level", {"at_least": 10, "of": 12}, {"low": 5, "high": 5, "n_conditions": 6}, "yes"),
+        ("level", {"at_least": 10, "of": 12}, {"low": 4, "high": 4, "n_conditions": 6}, "no"),
+        ("level", {"at_least": 10, "of": 12}, {"low": 4, "high": 5, "n_conditions": 6}, "open"),
+        ("lean", {"above": 0}, {"low": 0.1, "high": 0.3}, "yes"),
+        ("lean", {"above": 0}, {"low": -0.1, "high": 0.3}, "open"),
+        ("lean", {"above": 0}, {"low": 0.0, "high": 2.0}, "open"),
+        ("lean", {"above": 0}, {"low": 0.0, "high": 0.0}, "no"),
+        ("lean", {"above": 0}, {"low": -0.3, "high": -0.1}, "no"),
+        ("lean", {"below": 0.1}, {"low": -0.3, "high": 0.09}, "yes"),
+        ("lean", {"below": 0.1}, {"low": -0.3, "high": 0.11}, "open"),
+        ("equal", {"within": 0.1}, {"low": -0.09, "high": 0.05}, "yes"),
+        ("equal", {"within": 0.1}, {"low": -0.11, "high": 0.05}, "open"),
+        ("equal", {"within": 0.1}, {"low": -0.5, "high": 0.5}, "open"),
+        ("equal", {"within": 0.1}, {"low": 0.2, "high": 0.5}, "no"),
     ],
 )  # fmt: skip
-def test_each_rule(rule, limits, found, holds):
-    assert RULES[rule].holds(Measured(**{"value": 0.0, "low": 0.0, **found}), **limits) is holds
+def test_each_rule(rule, limits, found, answer):
+    assert RULES[rule].answer(Measured(**{"value": 0.0, "low": 0.0, **found}), **limits) == answer
 
 
 @pytest.mark.parametrize(
@@ -44,7 +58,7 @@ def test_few_seeds_carry_no_interval_and_so_no_verdict(rule, limits):
     found = of_values(pd.Series(0.5, runs), **COUNTED)
     assert found.value == 0.5 and found.ahead == 2
     with pytest.raises(Untested, match="only 4 seeds; an interval needs five"):
-        RULES[rule].holds(found, **limits)
+        RULES[rule].answer(found, **limits)
 
 
 def test_only_shared_runs_are_paired():

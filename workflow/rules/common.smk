@@ -76,11 +76,3 @@ wildcard_constraints:
     cell="[^/]+/[^/]+",
     experiment="[A-Za-z][A-Za-z0-9_-]*",
     figure="[A-Za-z0-9_-]+",
-
-
-# Snakemake would take some outdated results for new, such as another clone's: records decide, and this
-# makes their jobs run again.
-rule outdated:
-    output:
-        temp(touch("{record}.outdated")),
-    localrule: True

@@ -15,28 +15,39 @@ from hindsight.analysis.summarise import plans_in
 from hindsight.claims.data import CLAIMS, Claim, Outcome
 from hindsight.claims.evidence import NAN, Evidence, Measured, Untested
 from hindsight.claims.measures import MEASURES
-from hindsight.claims.rules import RULES
+from hindsight.claims.rules import RULES, Answer
 from hindsight.io.files import as_json, write_if_changed
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The verdict on one claim under one fidelity.
+class Chosen:
+    """The answer and the measurement under another choice that the paper does not make."""
 
-    `why` is the reason if it is not tested; `beside` are the claim's other measurements by their
-    descriptions, None where untested.
+    answer: Answer
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one claim under one fidelity and with one network ("": the preset's).
+
+    `why` is the reason if it is not tested. `usual` is the answer by the claim's own choices,
+    `choices` are those by others, by their descriptions, where they can be tested.
     """
 
     claim: str
     fidelity: str
     verdict: Outcome
     measured: Measured
+    network: str = ""
     why: str = ""
-    beside: dict[str, Measured | None] = field(default_factory=dict)
+    usual: Outcome = "not tested"
+    choices: dict[str, Chosen] = field(default_factory=dict)
 
 
 def evaluate(directory: Path, experiments: Collection[str] | None = None) -> list[Verdict]:
-    """Return a verdict for every claim under every fidelity found in results/tables/<source>.
+    """Return a verdict for every claim under every fidelity found in results/tables/<source>, and
+    for every other network whose experiment is there.
 
     Both fidelities are judged if none is found. Other tables there than those of `experiments`
     (None: all) do not count.
@@ -45,24 +56,39 @@ def evaluate(directory: Path, experiments: Collection[str] | None = None) -> lis
     found = {entry["fidelity"] for plan in plans for entry in plan["entries"]}
     fidelities = [name for name in ("released", "described") if name in found or not found]
     evidence = [Evidence(directory, fidelity, experiments) for fidelity in fidelities]
-    return [judged(claim, own) for claim in CLAIMS.values() for own in evidence]
+    there = {(plan["experiment"], e["fidelity"]) for plan in plans for e in plan["entries"]}
+    verdicts = []
+    for claim in CLAIMS.values():
+        for own in evidence:
+            verdicts.append(judged(claim, own))
+            for network, changes in claim.networks.items():
+                if (changes["experiment"], own.fidelity) in there:
+                    verdicts.append(judged(claim, own, network))
+    return verdicts
 
 
-def judged(claim: Claim, evidence: Evidence) -> Verdict:
+def judged(claim: Claim, evidence: Evidence, network: str = "") -> Verdict:
+    """Judge a claim; its answer is open if another choice changes it."""
     ((name, arguments),), ((rule, limits),) = claim.measure.items(), claim.rule.items()
-    measure = MEASURES[name]
+    arguments = arguments | claim.networks.get(network, {})
+
+    def answered(**choice: Any) -> Chosen:
+        measured = MEASURES[name](evidence, **arguments | choice)
+        return Chosen(RULES[rule].answer(measured, **limits), measured)
+
     try:
-        measured = measure(evidence, **arguments)
-        holds = RULES[rule].holds(measured, **limits)
-    except Untested as reason:
-        return Verdict(claim.id, evidence.fidelity, "not tested", Measured(NAN), str(reason))
-    beside: dict[str, Measured | None] = {}
-    for words, more in claim.beside.items():
-        beside[words] = None
+        usual = answered()
+    except Untested as why:
+        untested = Measured(NAN)
+        return Verdict(claim.id, evidence.fidelity, "not tested", untested, network, str(why))
+    choices = {}
+    for words, choice in claim.choices.items():
         with suppress(Untested):
-            beside[words] = measure(evidence, **arguments | more)
-    outcome: Outcome = "yes" if holds else "no"
-    return Verdict(claim.id, evidence.fidelity, outcome, measured, beside=beside)
+            choices[words] = answered(**choice)
+    agreed = all(other.answer == usual.answer for other in choices.values())
+    outcome: Outcome = usual.answer if agreed else "open"
+    found = usual.measured
+    return Verdict(claim.id, evidence.fidelity, outcome, found, network, "", usual.answer, choices)
 
 
 def write_claims(out: Path, experiments: Collection[str] | None = None) -> list[Verdict]:

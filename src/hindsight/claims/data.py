@@ -11,7 +11,7 @@ from hindsight.specs.config import FolderName
 from hindsight.specs.errors import validated
 from hindsight.specs.reading import read_keys
 
-Outcome = Literal["yes", "no", "not tested"]
+Outcome = Literal["yes", "no", "open", "not tested"]
 #: How a value is shown: `UNITS` in report/words.py.
 Unit = Literal["count", "times", "share", "points", "return", "plain"]
 Date = Annotated[datetime.date, Strict()]
@@ -42,7 +42,8 @@ class Claim(Spec):
     dated: Date
     by_condition: Unit | None = None
     changes: tuple[Change, ...] = ()
-    beside: dict[str, dict[str, Any]] = Field({})
+    choices: dict[str, dict[str, Any]] = Field({})
+    networks: dict[str, dict[str, Any]] = Field({})
     #: Set by this module.
     id: Annotated[str, Field(max_length=0)] = ""
     paper: Annotated[str, Field(max_length=0)] = ""

@@ -37,7 +37,9 @@ FOUR = (*BOTH, "reference")
 NOTHING = "no run reaches a training return of 0.8"
 #: Arms are timed alike if their clocks differ by at most this share before the switch.
 ALIKE = 0.05
-SMOOTHED = 5  # rollouts
+TENTHS = 10  # parts of a run
+#: The experiment that compares the algorithms.
+MAIN = "algorithms"
 S_RATIO = "s_ratio"
 #: Columns of summary.csv: over an arm's own steps, and over those that all arms had.
 Maximum = Literal["coarse_max_median_return", "common_steps_max_median_return"]
@@ -75,12 +77,12 @@ def _tops(rows: pd.DataFrame, spacing: float) -> Array:
     return np.asarray(np.nanmax(resampled_medians(curve, draw_seeds(curve.shape[1])), axis=0))
 
 
-def highest(evidence: Evidence, *, tie: float, column: Maximum) -> Measured:
+def highest(evidence: Evidence, *, tie: float, column: Maximum, experiment: str = MAIN) -> Measured:
     """P1: count the conditions in which PPO-HER's maximum median return, a column of summary.csv,
     is the highest or within a tie of it.
     """
-    summary = evidence.table("algorithms", "summary.csv", *FOUR)
-    curves = evidence.table("algorithms", "seed_curves.parquet", *FOUR)
+    summary = evidence.table(experiment, "summary.csv", *FOUR)
+    curves = evidence.table(experiment, "seed_curves.parquet", *FOUR)
     leads, won, seeds = {}, [], int(summary["n_seeds"].min())
     most = summary.groupby(CONDITION).size().max()
     for place, arms in summary.groupby(CONDITION, sort=False):
@@ -108,25 +110,38 @@ def highest(evidence: Evidence, *, tie: float, column: Maximum) -> Measured:
 
 
 def first(
-    evidence: Evidence, *, rivals: dict[str, str], time: Literal["learn_step", "learn_minutes"]
+    evidence: Evidence,
+    *,
+    rivals: dict[str, str],
+    time: Literal["learn_step", "learn_minutes"],
+    experiment: str = MAIN,
 ) -> Measured:
     """P2, P3: compare the times at which the median runs of PPO-HER and its rivals learn.
 
     The value is log2 of the fastest rival's steps or minutes over PPO-HER's, averaged over the
-    conditions in which both medians learn.
+    conditions in which both medians learn.  These are found anew in each resample.
     """
-    runs = evidence.table("algorithms", "runs.parquet", "subject", rivals["role"])
-    summary = evidence.table("algorithms", "summary.csv", "subject", rivals["role"])
+    runs = evidence.table(experiment, "runs.parquet", "subject", rivals["role"])
+    summary = evidence.table(experiment, "summary.csv", "subject", rivals["role"])
     her, other = select(runs, "subject"), select(runs, **rivals)
     if other.empty:
         raise Untested("the rival has no results")
+    if time == "learn_minutes":
+        clocks = summary[summary["arm"].isin({*her["arm"], *other["arm"]})]
+        on_gpu = clocks["timed_on"].astype(str).str.contains("NVIDIA")
+        if on_gpu.nunique() > 1:
+            named = ", ".join(clocks["arm"][on_gpu].unique())
+            raise Untested(f"{named} was timed on a GPU, and what it is compared with was not")
     if other[time].isna().all() and her[time].isna().all():
         raise Untested(NOTHING)
     ratios, sides, ratio_of, censored = [], [], dict[str, float](), 0
+    resampled, fewest = [], []
     for place, mine in her.groupby(CONDITION, sort=False):
         arms = [own for _, own in other[other[CONDITION] == place].groupby("arm", sort=False)]
         if not arms:
             continue
+        resampled.append(_raced([mine, *arms], time))
+        fewest.append(min(len(own) for own in (mine, *arms)))
         fastest = min(arms, key=lambda own: _median(own[time]))
         sides.append(min(_before(mine, own, time) for own in arms))
         if np.isfinite([_median(mine[time]), _median(fastest[time])]).all():
@@ -144,7 +159,31 @@ def first(
     }  # fmt: skip
     if not ratios:
         return Measured(NAN, n_seeds=int(summary["n_seeds"].min()), **counts)
+    raced = _mean_there(resampled)
+    low, high = percentile_interval(raced, min(fewest))
+    counts |= {"low": low, "high": high, "detectable": detectable(raced, min(fewest))}
     return of_values(pd.concat(ratios), **counts)
+
+
+def _raced(arms: Sequence[pd.DataFrame], time: str) -> Array:
+    """Return log2 of the fastest rival's mean time over the first arm's, of resampled seeds
+    [draw]; NaN where the median run of one of them does not learn.
+    """
+    times = pd.concat({i: own.set_index("seed")[time] for i, own in enumerate(arms)}, axis=1)
+    logs = {i: _log_time(own, time).droplevel(CONDITION) for i, own in enumerate(arms)}
+    shared = pd.concat(logs, axis=1).dropna()
+    drawn = draw_seeds(len(shared))
+    medians = np.median(times.loc[shared.index].fillna(np.inf).to_numpy()[drawn], axis=1)
+    rival = 1 + medians[:, 1:].argmin(axis=1)
+    means, draws = shared.to_numpy()[drawn].mean(axis=1), np.arange(len(drawn))
+    both = np.isfinite(medians[:, 0]) & np.isfinite(medians[draws, rival])
+    return np.where(both, means[draws, rival] - means[:, 0], np.nan)
+
+
+def _mean_there(replicates: Sequence[Array]) -> Array:
+    """Return the mean over conditions of replicates [draw] that are not NaN."""
+    stacked = np.array(replicates)
+    return np.asarray(np.nanmean(stacked[:, np.isfinite(stacked).any(axis=0)], axis=0))
 
 
 def _median(times: pd.Series) -> float:
@@ -180,9 +219,9 @@ def sizes(summary: pd.DataFrame) -> list[str]:
     return [f"{' and '.join(arms)} had {size}" for size, arms in same.items()]
 
 
-def solves(evidence: Evidence) -> Measured:
+def solves(evidence: Evidence, *, experiment: str = MAIN) -> Measured:
     """P4: count the conditions whose tests most runs of PPO-HER solve, and most of PPO do not."""
-    runs = evidence.table("algorithms", "runs.parquet", *BOTH)
+    runs = evidence.table(experiment, "runs.parquet", *BOTH)
     runs = runs.assign(solved=runs["final_evaluation_success"] >= SOLVED_SUCCESS - ROUNDING)
     if not runs["solved"].any():
         raise Untested("no run solves its task")
@@ -238,9 +277,14 @@ def sensitivity(evidence: Evidence) -> Measured:
     for place, here in curves.groupby([CONDITION, "role"], sort=False):
         spacing = here["env_steps"].min()
         tops = [np.maximum(scaled(_tops(own, spacing)), FLOOR) for _, own in here.groupby("level")]
-        spread[place] = np.max(tops, axis=0) / np.min(tops, axis=0)
-    replicates = [np.log2(spread[c, "baseline"] / spread[c, "subject"]) for c in learnt]
-    mean, seeds = np.mean(replicates, axis=0), int(each["n_seeds"].min())
+        top = np.max(tops, axis=0)
+        spread[place] = np.where(top >= LEARNT - ROUNDING, top / np.min(tops, axis=0), np.nan)
+    # Which conditions both learn is found anew in each resample.
+    places = {place for place, _ in spread}
+    replicates = [
+        np.log2(spread[c, "baseline"] / spread[c, "subject"]) for c in sorted(map(str, places))
+    ]
+    mean, seeds = _mean_there(replicates), int(each["n_seeds"].min())
     worst_case = table[table[CONDITION] == ALL].set_index("role").reindex(list(BOTH))
     percent = 100 * (ratio.max() - 1)
     return Measured(
@@ -332,29 +376,42 @@ def tasks_learned(
 
 
 def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
-    """P8: measure the rank correlation of entropy and smoothed return after a run's best return.
+    """P8: measure the rank correlation of entropy and return after a run's best tenth, in the
+    conditions whose runs lose at least `lost` from it to their last tenth, on average.
 
-    Counts runs that then lose at least `lost`, in conditions with five or more of them.
+    The best of many noisy returns is high by chance.  So even rollouts say which tenth is best, and
+    odd ones what is lost and how return and entropy go together.
     """
-    curves = evidence.table("algorithms", "seed_curves.parquet", "subject")
-    found, rises = dict[tuple[Any, ...], float](), dict[tuple[Any, ...], float]()
-    for run, curve in curves.groupby(RUN, sort=False):
-        smooth = curve["return_mean"].rolling(SMOOTHED, min_periods=1).mean()
-        best = int(np.nanargmax(smooth))
-        if smooth.iloc[best] - smooth.iloc[-1] >= lost - ROUNDING:
-            entropy = curve["policy_entropy"]
-            found[run] = statistics.spearman(entropy[best:], smooth[best:])
-            rises[run] = entropy.iloc[-1] - entropy.iloc[best]
-    values = _by_run(found)
-    count = values.groupby(level=0).transform("size")
-    enough = values[count >= statistics.FEWEST_SEEDS].dropna()
-    if enough.empty:
-        raise Untested(f"in no condition do five runs lose {lost:g} of return after their best")
-    rise = _by_run(rises)[enough.index].groupby(level=0).mean()
-    return of_values(enough, words={
+    curves = evidence.table(MAIN, "seed_curves.parquet", "subject")
+    columns = ["loss", "together", "rise"]
+    found = pd.DataFrame(
+        {run: _since_best(curve) for run, curve in curves.groupby(RUN, sort=False)}, columns
+    ).T.rename_axis(RUN)
+    loses = found["loss"].groupby(level=CONDITION).transform("mean") >= lost - ROUNDING
+    falling = found[loses].dropna()
+    if falling.empty:
+        raise Untested(f"in no condition do runs lose {lost:g} of return after their best tenth")
+    rise = falling["rise"].groupby(level=CONDITION).mean()
+    return of_values(falling["together"], words={
         "of": curves[CONDITION].nunique(),
         "rise": float(rise.mean()), "rising": int((rise > 0).sum()),
     })  # fmt: skip
+
+
+def _since_best(curve: pd.DataFrame) -> tuple[float, float, float]:
+    """Return what a run loses from its best tenth to its last, the rank correlation of return and
+    entropy since then, and by how much entropy has risen; NaN for a run of few rollouts.
+    """
+    returns, entropy = (curve[name].to_numpy() for name in ("return_mean", "policy_entropy"))
+    n = len(returns)
+    if n < 2 * TENTHS:
+        return NAN, NAN, NAN
+    part, odd = np.arange(n) * TENTHS // n, np.arange(n) % 2 == 1
+    best = int(np.argmax([np.nanmean(returns[~odd & (part == i)]) for i in range(TENTHS)]))
+    then, now, since = odd & (part == best), odd & (part == TENTHS - 1), odd & (part >= best)
+    loss = np.nanmean(returns[then]) - np.nanmean(returns[now])
+    together = statistics.spearman(entropy[since], returns[since])
+    return float(loss), together, float(entropy[now].mean() - entropy[then].mean())
 
 
 def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
@@ -426,17 +483,32 @@ def leaning(evidence: Evidence, *, ends: bool) -> Measured:
     return of_values(values, missing=_absent(levels))
 
 
-def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured:
+def meher_gain(
+    evidence: Evidence,
+    *,
+    count: bool,
+    tie: float = 0.0,
+    cap: int | None = None,
+    both: bool = False,
+) -> Measured:
     """M2: measure log2 of PPO-HER's steps to learn over MEHER's, or count the conditions above a
     tie. S is chosen on the other half of the seeds.
+
+    cap: a common budget: what happens after so many steps does not count.
+    both: without the conditions in which PPO-HER's median run does not learn in time.
     """
     wide, budgets = _by_s(evidence)
+    if cap is not None:
+        wide, budgets = wide.clip(upper=np.log2(cap)), budgets.clip(upper=cap)
     odd = wide.index.get_level_values("seed") % 2 == 1
     if not odd.any() or odd.all():
         raise Untested("S cannot be chosen on half of the seeds")
     best = [float(str(wide[half].groupby(level=0).mean().mean().idxmin())) for half in (~odd, odd)]
     meher = wide[best[0]].where(odd, wide[best[1]])
-    values = (_her(evidence, budgets) - meher).dropna()
+    her, learns = _her(evidence, budgets)
+    values = (her - meher).dropna()
+    if both:
+        values = values[values.index.get_level_values(CONDITION).isin(learns)]
     more: dict[str, Any] = {
         "words": {"s": " and ".join(f"{s:g}" for s in sorted(set(best)))},
         "missing": _absent(wide.columns.to_numpy(dtype=float)),
@@ -453,21 +525,23 @@ def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured
     )  # fmt: skip
 
 
-def _her(evidence: Evidence, budgets: pd.Series) -> pd.Series:
-    """Return log2 of PPO-HER's steps to learn at the defaults, within budgets by condition."""
-    runs = evidence.table("algorithms", "runs.parquet", "subject")
-    own = evidence.table("algorithms", "summary.csv", "subject")
+def _her(evidence: Evidence, budgets: pd.Series) -> tuple[pd.Series, set[str]]:
+    """Return log2 of PPO-HER's steps to learn at the defaults, within budgets by condition, and the
+    conditions in which its median run does.
+    """
+    runs = evidence.table(MAIN, "runs.parquet", "subject")
+    own = evidence.table(MAIN, "summary.csv", "subject")
     has = own.groupby(CONDITION)["budget"].min()
     runs = runs[runs[CONDITION].map(has) >= runs[CONDITION].map(budgets)]
     if runs.empty:
         raise Untested("PPO-HER has no results over as many steps")
     cap = runs[CONDITION].map(budgets)
     late = runs["learn_step"] > cap
-    return _log_time(
-        runs.assign(
-            learn_step=runs["learn_step"].mask(late), end_step=np.minimum(runs["end_step"], cap)
-        )
+    runs = runs.assign(
+        learn_step=runs["learn_step"].mask(late), end_step=np.minimum(runs["end_step"], cap)
     )
+    medians = runs.groupby(CONDITION)["learn_step"].apply(_median)
+    return _log_time(runs), set(medians.index[np.isfinite(medians)])
 
 
 def targeting(evidence: Evidence) -> Measured:
@@ -511,16 +585,18 @@ def difference(
     return of_values(gains.groupby(level=RUN, sort=False).mean())
 
 
-def saved_after(evidence: Evidence, *, column: Literal["updates", "minutes"]) -> Measured:
+def saved_after(
+    evidence: Evidence, *, column: Literal["updates", "minutes"], experiment: str = "stop_her"
+) -> Measured:
     """M5b, M5c: measure the share of `updates` or `minutes` saved after the switch.
 
     Both arms are compared over the same steps. Minutes count only if both were timed alike: on the
     same machine, and equally fast before the first iteration without hindsight, which ends at the
     run's `switch_step`. Until then both do the same.
     """
-    runs = evidence.table("stop_her", "runs.parquet", *BOTH)
-    curves = evidence.table("stop_her", "seed_curves.parquet", *BOTH)
-    summary = evidence.table("stop_her", "summary.csv", *BOTH)
+    runs = evidence.table(experiment, "runs.parquet", *BOTH)
+    curves = evidence.table(experiment, "seed_curves.parquet", *BOTH)
+    summary = evidence.table(experiment, "summary.csv", *BOTH)
     switch = select(runs, "subject").set_index(RUN)["switch_step"].dropna()
     clocks = summary.groupby(CONDITION)["timed_on"].nunique()
     stopped, always = (dict(list(select(curves, role).groupby(RUN))) for role in BOTH)

@@ -1,15 +1,19 @@
-"""The rules that turn measurements into yes or no.
+"""The rules that turn measurements into yes, no or open.
 
-Intervals are over seeds, with the conditions fixed.
+Intervals are over seeds, with the conditions fixed. An interval that lies within a rule's bounds
+says yes, one that lies outside no, and one that reaches over a bound leaves the claim open.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from hindsight.analysis.metrics import ROUNDING
+from hindsight.analysis.statistics import FEWEST_SEEDS
 from hindsight.claims.evidence import Measured, Untested
 
+Answer = Literal["yes", "no", "open"]
 #: The number of the papers' conditions.
 CONDITIONS = 12
 
@@ -19,62 +23,64 @@ class Rule:
     """A rule as a sentence with fields for a claim's limits, and as a function."""
 
     text: str
-    holds: Callable[..., bool]
+    answer: Callable[..., Answer]
 
 
-def race(m: Measured, *, more_than: int) -> bool:
-    """Return whether the subject is first in most conditions, and ahead where both arrive."""
+def race(m: Measured, *, more_than: int) -> Answer:
+    """Judge whether the subject is first in most conditions, and ahead where both arrive."""
+    nothing_to_compare = m.words.get("compared") == 0
+    sooner = "yes" if nothing_to_compare else lean(m, above=0)
     share = more_than / CONDITIONS
-    sooner = m.words.get("compared") == 0 or _has_interval(m).low > 0
-    return m.ahead > share * m.n_conditions + ROUNDING and sooner
+    return sooner if m.ahead > share * m.n_conditions + ROUNDING else "no"
 
 
 def level(
     m: Measured,
     *,
     at_least: float,
-    at_most: float = float("inf"),
+    at_most: float = math.inf,
     of: int = 0,
     interval: bool = True,
-) -> bool:
-    """Return whether the value, which must have an interval, or not, is within bounds.
+) -> Answer:
+    """Judge whether the value is within bounds; without `interval` it needs none.
 
     `of` is the number of conditions that the bounds refer to; they are scaled if fewer were run.
     """
-    if interval:
-        _has_interval(m)
     scale = m.n_conditions / of if of else 1.0
-    return at_least * scale - ROUNDING <= m.value <= at_most * scale + ROUNDING
+    low, high = at_least * scale - ROUNDING, at_most * scale + ROUNDING
+    return _within(m, low, high, interval=interval)
 
 
-def lean(m: Measured, *, above: float | None = None, below: float | None = None) -> bool:
-    """Return whether the interval lies above or below a limit."""
-    _has_interval(m)
-    return (above is None or m.low > above) and (below is None or m.high < below)
+def lean(m: Measured, *, above: float = -math.inf, below: float = math.inf) -> Answer:
+    """Judge whether the value lies above or below a limit."""
+    return _within(m, above + ROUNDING, below - ROUNDING)
 
 
-def equal(m: Measured, *, within: float) -> bool:
-    """Return whether the interval lies within a margin of 0."""
-    _has_interval(m)
-    return -within < m.low and m.high < within
+def equal(m: Measured, *, within: float) -> Answer:
+    """Judge whether the value lies within a margin of 0."""
+    return _within(m, ROUNDING - within, within - ROUNDING)
 
 
-def _has_interval(m: Measured) -> Measured:
-    if m.low != m.low:
+def _within(m: Measured, low: float, high: float, *, interval: bool = True) -> Answer:
+    """Judge whether the interval, or else the value, lies between two bounds."""
+    if math.isnan(m.low) and interval and m.n_seeds < FEWEST_SEEDS:
         raise Untested(f"only {m.n_seeds} seed{'s' * (m.n_seeds > 1)}; an interval needs five")
-    return m
+    least, most = (m.value, m.value) if math.isnan(m.low) else (m.low, m.high)
+    if most < low or least > high:
+        return "no"
+    return "yes" if low <= least and most <= high else "open"
 
 
 RULES = {
     "race": Rule(
         "Yes if PPO-HER's median run is first in more than {more_than} of 12 conditions and, over "
-        "those in which both learn, ahead on average (log-ratio, 95 % interval). A rival "
+        "those in which both learn, ahead on average (log-ratio, 95% interval). A rival "
         "that stopped earlier leaves the condition open.",
         race,
     ),
     "level": Rule("Yes if it is {bounds}.", level),
-    "lean": Rule("Yes if its 95 % interval is {bounds}.", lean),
-    "equal": Rule("Yes if its 95 % interval is between −{within:g} and {within:g}.", equal),
+    "lean": Rule("Yes if its 95% interval is {bounds}.", lean),
+    "equal": Rule("Yes if its 95% interval is between −{within:g} and {within:g}.", equal),
 }
 
 

@@ -290,6 +290,10 @@ class Constancy:
                 then = np.concatenate([answers[i] for answers in before])
                 _compare(name, asked(*goals), "now", then, "at first")
 
+    def forget(self) -> None:
+        """Forget what was returned so far, because the environment was changed on purpose."""
+        self._kept.clear()
+
     def check(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> None:
         """Raise ReadsState if a step's info, or the instance, matters to some goals only."""
         self._first = achieved if self._first is None else self._first

@@ -69,12 +69,13 @@ class Instances:
 
     def __init__(
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, memory: Any,
-        calls: Sequence[Call], numbers: Sequence[int],
+        calls: Sequence[Call], numbers: Sequence[int], in_worker: bool = False,
     ) -> None:  # fmt: skip
         """`memory` holds the rows of all environments; those with these `numbers` are ours.
 
         `calls` are methods to call in every new environment.
         """
+        self.in_worker = in_worker
         self.spec, self.slots, self.purpose, self.numbers = spec, slots, purpose, numbers
         self.calls = calls
         self.rows = np.frombuffer(memory, row_type(spec))
@@ -92,6 +93,9 @@ class Instances:
         Raises EnvironmentFailure, which says where and when, if an environment fails.
         """
         found = {}
+        if what == "call" and self.in_worker:  # this process's instance, which is asked for rewards
+            name, values, options = arguments
+            self.spec.instance.get_wrapper_attr(name)(*values, **options)
         for i in self.numbers:
             if not self.rows[i]["active"]:
                 continue
@@ -176,8 +180,9 @@ class Instances:
             row["obs"] = row["next_obs"]
 
     def _call(self, i: int, name: str, arguments: Sequence[Any], options: Any) -> Any:
-        """Call a method of an environment."""
+        """Call a method of an environment, after which it may judge goals in another way."""
         self._doing = f"{name}()"
+        self._watches[i].forget()
         return self._envs[i].get_wrapper_attr(name)(*arguments, **options)
 
     @property
@@ -247,7 +252,7 @@ class Pool:
             numbers = range(i, len(slots), count)
             process = context.Process(
                 target=_work,
-                args=((spec, slots, purpose, memory, calls, numbers), theirs, os.getpid()),
+                args=((spec, slots, purpose, memory, calls, numbers, True), theirs, os.getpid()),
                 name=f"{spec.id}-{i}",
                 daemon=True,
             )

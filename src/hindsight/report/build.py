@@ -28,7 +28,7 @@ from hindsight.report.provenance import Provenance, collect
 from hindsight.specs.config import AUTHORS, MAIN_EXPERIMENT, PICTURE
 from hindsight.specs.manifest import verify
 
-MARKS = {"yes": "✔", "no": "✘", "not tested": "○"}
+MARKS = {"yes": "✔", "no": "✘", "open": "?", "not tested": "○"}
 FIDELITIES = {
     "released": "what the authors' code does",
     "described": "what the papers say",
@@ -58,8 +58,8 @@ class Picture:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and, by fidelity, its verdict (the row of claims.json, with the sentence `says`) and
-    its figure, if it was drawn.
+    """A claim and its verdicts (rows of claims.json, with the sentence `says`) by `words.reading`;
+    its figures by fidelity, if they were drawn.
     """
 
     claim: Claim
@@ -69,8 +69,8 @@ class Judged:
     @property
     def summary(self) -> dict[tuple[str, str], list[str]]:
         found: dict[tuple[str, str], list[str]] = {}
-        for fidelity, row in self.verdicts.items():
-            found.setdefault((row["verdict"], row["says"]), []).append(fidelity)
+        for reading, row in self.verdicts.items():
+            found.setdefault((row["verdict"], row["says"]), []).append(reading)
         return found
 
 
@@ -95,6 +95,8 @@ class Report:
     fidelities: list[str]
     coverage: list[present.Table]
     claims: list[Judged]
+    #: Columns of verdicts: the papers' network first, if there are results with it.
+    readings: list[str]
     chapters: list[Chapter]
     provenance: Provenance
     deviations: str
@@ -145,12 +147,15 @@ def gather(
     found = {e["fidelity"] for plan in plans for e in plan["entries"]}
     pictured = [picture for picture in drawn.values() if picture.experiment == PICTURE]
     environment = Chapter(PICTURE, "The environment", "Fig. 1 of both papers", pictured)
+    claims = read_claims(tables / "claims.json", drawn)
+    readings = dict.fromkeys(reading for claim in claims for reading in claim.verdicts)
     return Report(
         source=tables.name,
         preset=_preset(plans),
         fidelities=[f for f in FIDELITIES if f in found],
         coverage=coverage.coverage(plans, tables / "papers.json"),
-        claims=read_claims(tables / "claims.json", drawn),
+        claims=claims,
+        readings=sorted(readings, key=lambda reading: reading in FIDELITIES),
         chapters=[environment, *(_chapter(plan, tables, drawn, notes) for plan in plans)],
         provenance=collect(plans),
         deviations=DEVIATIONS.read_text(encoding="utf-8"),
@@ -163,14 +168,18 @@ def gather(
 
 
 def read_claims(path: Path, drawn: Mapping[str, Picture] | None = None) -> list[Judged]:
-    """Read claims.json, which has a row per claim and fidelity; `drawn`: figures by name."""
+    """Read claims.json, which has a row per claim, fidelity and network.
+
+    drawn: figures by name.
+    """
     verdicts: dict[str, dict[str, dict[str, Any]]] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
         own = verdicts.setdefault(row["claim"], {})
-        own[row["fidelity"]] = row | {"says": words.says(row)}
+        own[words.reading(row)] = row | {"says": words.says(row)}
     found = []
     for name, rows in verdicts.items():
-        figures = {fidelity: CLAIMS[name].figure + ENDINGS[fidelity] for fidelity in rows}
+        fidelities = dict.fromkeys(row["fidelity"] for row in rows.values())
+        figures = {fidelity: CLAIMS[name].figure + ENDINGS[fidelity] for fidelity in fidelities}
         pictures = {f: drawn[figure] for f, figure in figures.items() if drawn and figure in drawn}
         found.append(Judged(CLAIMS[name], rows, pictures))
     return found
@@ -377,8 +386,8 @@ def _jinja() -> jinja2.Environment:
 def _render(template: str, report: Report, **more: Any) -> str:
     """Render a template; Markdown without needless empty lines."""
 
-    def tally(fidelity: str) -> str:
-        found = [c.verdicts.get(fidelity, {}).get("verdict") for c in report.claims]
+    def tally(reading: str) -> str:
+        found = [c.verdicts.get(reading, {}).get("verdict") for c in report.claims]
         return ", ".join(f"{found.count(mark)} {mark}" for mark in MARKS if mark in found)
 
     papers: dict[str, list[Judged]] = {}

@@ -138,11 +138,14 @@ def _claims(config: Config, paper: Paper) -> Iterator[Names]:
         yield f"{where}.figure", [claim.figure], figures
         yield f"{where}.measure", [measure], MEASURES
         yield f"{where}.rule", [rule], RULES
-        _must_bind(RULES[rule].holds, limits, f"{where}.rule.{rule}")
+        _must_bind(RULES[rule].answer, limits, f"{where}.rule.{rule}")
         text(rule, limits)
         known = [*TEXTS, *COUNTS, *WORDS.get(measure, "").split()]
         yield f"{where}.says", _fields(f"{where}.says", claim.says), known
-        for part, more in [("measure", {}), *claim.beside.items()]:
+        for network, changes in claim.networks.items():
+            yield f"{where}.networks.{network}", ["experiment"], changes
+        others = [*claim.choices.items(), *claim.networks.items()]
+        for part, more in [("measure", {}), *others]:
             at, given = f"{where}.{part}.{measure}", usual | more
             _must_bind(MEASURES[measure], given, at)
             if "rivals" in given:
@@ -153,7 +156,8 @@ def _claims(config: Config, paper: Paper) -> Iterator[Names]:
                 yield f"{at}.experiment", [given["experiment"]], config.experiments
                 vary = config.experiments[given["experiment"]].vary
                 yield f"{at}.key", _given(given, "key"), vary
-                yield f"{at}: a column", _given(given, "column", "once"), COLUMNS["runs"]
+                if measure == "difference":
+                    yield f"{at}: a column", _given(given, "column", "once"), COLUMNS["runs"]
 
 
 def _given(arguments: dict[str, Any], *keys: str) -> list[Any]:

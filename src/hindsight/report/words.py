@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from hindsight.analysis.summarise import level_text
@@ -40,6 +40,11 @@ def diverged(runs: Sequence[Row]) -> str:
     return f"{many} as failing from then on: {'; '.join(named)}{more}."
 
 
+def reading(row: Row) -> str:
+    """Say how a claim was read: `described`, or `described, 3 × 512` with another network."""
+    return ", ".join(filter(None, (row["fidelity"], row["network"])))
+
+
 def says(row: Row) -> str:
     """State the measurements behind a verdict; for "not tested", what is missing."""
     claim, m = CLAIMS[row["claim"]], row["measured"]
@@ -49,12 +54,13 @@ def says(row: Row) -> str:
     words = {name: math.nan if value is None else value for name, value in m["words"].items()}
     shown = {"value": interval(claim.unit, m), "wide": interval(claim.unit, m, wide=True)}
     sentence = claim.says.format(**shown, **numbers, **words)
-    beside = [
-        f"{name[:1].upper()}{name[1:]}: {interval(claim.unit, own)}."
-        for name, own in row["beside"].items()
-        if own is not None
-    ]
-    return re.sub(r"(?<=\d)%", " %", " ".join([sentence, *beside]))
+    differ = any(own["answer"] != row["usual"] for own in row["choices"].values())
+    choices = [f"By this choice, {row['usual']}."] if differ else []
+    for name, own in row["choices"].items():
+        answer = f", {own['answer']}" if differ else ""
+        value = interval(claim.unit, own["measured"])
+        choices.append(f"{name[:1].upper()}{name[1:]}: {value}{answer}.")
+    return re.sub(r"(?<=\d)%", " %", " ".join([sentence, *choices]))
 
 
 def interval(unit: str, m: Row, *, wide: bool = False) -> str:
@@ -107,6 +113,18 @@ def old_rule(claim: Claim) -> str:
     return _before(claim.changes[-1]) if claim.changes else "–"
 
 
+def revised(claims: Iterable[Any]) -> str:
+    """Say how many of the verdicts on these `Judged` claims the first rules gave otherwise."""
+    alike = {"reproduced": "yes", "not reproduced": "no"}
+    pairs = []
+    for judged in claims:
+        first: Mapping[Any, str] = next((x.before for x in judged.claim.changes if x.before), {})
+        for fidelity, old in first.items():
+            if fidelity in judged.verdicts:
+                pairs.append((alike.get(old, old), judged.verdicts[fidelity]["verdict"]))
+    return f"another verdict in {sum(a != b for a, b in pairs)} of {len(pairs)} cases"
+
+
 def _before(change: Change) -> str:
     """Show the old verdicts: `partly`, or `reproduced / partly` (released, described)."""
     return " / ".join(dict.fromkeys(change.before.values()))
@@ -115,8 +133,8 @@ def _before(change: Change) -> str:
 def missing(rows: Mapping[str, Row]) -> str:
     """Say which of the paper's evidence is missing: in both fidelities, then in one."""
     lacks: dict[str, list[str]] = {
-        fidelity: row["measured"]["missing"]
-        for fidelity, row in rows.items()
+        name: row["measured"]["missing"]
+        for name, row in rows.items()
         if row["verdict"] != "not tested"
     }
     every = [x for x in next(iter(lacks.values()), []) if all(x in own for own in lacks.values())]
