@@ -1,18 +1,19 @@
-"""Training beside Stable-Baselines3 and rejax: environment steps of a run per second of one core.
+"""Training beside Stable-Baselines3, SBX and rejax: steps of a run per second of one core.
 
-    python bench/training.py                  # PPO, SAC and the DDPG notebook
-    python bench/training.py sac --repeats 2  # pip install rejax==0.1.3 for its rows
+    python bench/training.py                  # PPO, SAC and TD3, the DDPG notebook, DQN on bits
+    python bench/training.py sac --repeats 2
+    pip install rejax==0.1.3 sbx-rl==0.28.0   # for the rows of those two
 
-PPO: rollouts of 2048 steps, 10 epochs of 32 minibatches.  SAC: an update a step, networks of
-2 x 64, batches of 256; ours and Stable-Baselines3's with hindsight (two goals a transition),
-rejax's without.  The notebook: DDPG with hindsight, 50 updates after each of its 150 episodes of
-PointReach, of which a turn is one.  rejax trains on predator-prey written in JAX, with a prey that
-rests and with its seeds under `vmap`.
+PPO: rollouts of 2048 steps, 10 epochs of 32 minibatches.  SAC and TD3: an update a step, networks
+of 2 x 64, batches of 256, with hindsight (two goals a transition); SBX also with 21 updates every
+21 steps, its best setting.  The notebook: DDPG with hindsight, 50 updates after each of its 150
+episodes of PointReach, of which a turn is one.  DQN flips 15 bits.  rejax trains on predator-prey
+written in JAX, with a prey that rests and with its seeds under `vmap`.
 """
 
 import argparse
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,9 +55,16 @@ def ppo(runs: int, hidden: tuple[int, ...], iterations: int, her: bool = False) 
     )
 
 
-def sac(runs: int) -> Turn:
-    how = {"name": "sac", "log_interval": SAC_STEPS}
+def off_policy(name: str, runs: int) -> Turn:
+    how = {"name": name, "log_interval": SAC_STEPS}
     return ours(runs, algorithm=how, replay={"strategy": "final", "k": 2}, steps=200_000)
+
+
+def bits(runs: int) -> Turn:
+    how = {"name": "dqn", "log_interval": SAC_STEPS}
+    where = {"id": "BitFlipping-v0", "n_bits": 15}
+    replay = {"strategy": "future", "k": 4}
+    return ours(runs, environment=where, algorithm=how, replay=replay, steps=200_000)
 
 
 def notebook() -> Turn:
@@ -118,15 +126,26 @@ def sb3_ppo(hidden: tuple[int, ...], rollouts: int, kind: type[sb3.PPO] = sb3.PP
 
 
 def sb3_off_policy(
-    kind: Any, env: str, steps: int, hidden: int, her: tuple[str, int], **more: Any
-) -> Turn:
+    kind: Any, env: str, steps: int, hidden: int, her: tuple[str, int],
+    where: Sequence[tuple[str, Any]] = (), **more: Any,
+) -> Turn:  # fmt: skip
     buffer = {"goal_selection_strategy": her[0], "n_sampled_goal": her[1]}
     model = kind(
-        "MultiInputPolicy", gym.make(env), replay_buffer_class=sb3.HerReplayBuffer,
+        "MultiInputPolicy", gym.make(env, **dict(where)), replay_buffer_class=sb3.HerReplayBuffer,
         replay_buffer_kwargs=buffer, policy_kwargs={"net_arch": [hidden] * 2}, seed=0,
         device="cpu", **more,
     )  # fmt: skip
     return of_sb3(model, steps)
+
+
+def in_sbx(kind: str, together: int = 1) -> Turn:
+    """SBX's SAC or TD3, with Stable-Baselines3's buffer; `together` updates every so many steps."""
+    import sbx
+
+    return sb3_off_policy(
+        getattr(sbx, kind), "PredatorPrey-v0", 504, 64, ("final", 2), gamma=0.95, tau=0.05,
+        train_freq=together, gradient_steps=together,
+    )  # fmt: skip
 
 
 def sb3_notebook() -> Turn:
@@ -215,11 +234,8 @@ JAX_PPO = {
     "gae_lambda": 0.95, "clip_eps": 0.2, "ent_coef": 0.0, "vf_coef": 0.5, "max_grad_norm": 0.5,
     "total_timesteps": ROLLOUT,
 }  # fmt: skip
-JAX_SAC = {
-    "num_epochs": 1, "batch_size": 256, "buffer_size": 131_072, "fill_buffer": 100,
-    "gamma": 0.95, "polyak": 0.95,
-}  # fmt: skip
-SB3, REJAX, PER_STEP = "Stable-Baselines3", "rejax", "per-step hindsight on Stable-Baselines3"
+SB3, REJAX, SBX = "Stable-Baselines3", "rejax", "SBX"
+PER_STEP = "per-step hindsight on Stable-Baselines3"
 #: Runs of 2 x 64, and in how many rollouts they take long enough to be timed.
 ROLLOUTS = {1: 20, 4: 6, 16: 3, 64: 1}
 Table = tuple[dict[str, Callable[[], Turn]], list[tuple[str, str, float | None]]]
@@ -252,13 +268,26 @@ TABLES: dict[str, Table] = {
         {
             SB3: partial(sb3_off_policy, sb3.SAC, "PredatorPrey-v0", SAC_STEPS, 64, ("final", 2),
                          gamma=0.95, tau=0.05),
-            **{f"SAC-HER, {n}": partial(sac, n) for n in (1, 8, 16)},
-            **{f"{REJAX} SAC, {n}": partial(in_jax, "SAC", n, SMALL, SAC_STEPS, **JAX_SAC)
-               for n in (1, 8, 16)},
+            **{f"{name.upper()}-HER, {n}": partial(off_policy, name, n)
+               for name in ("sac", "td3") for n in (1, 8, 16)},
+            **{f"{SBX} {kind}, {n} at a time": partial(in_sbx, kind, n)
+               for kind in ("SAC", "TD3") for n in (1, 21)},
         },
-        [(f"SAC-HER, {n}", peer, None) for n in (1, 8, 16) for peer in (SB3, f"{REJAX} SAC, {n}")],
+        [
+            *((f"SAC-HER, {n}", SB3, None) for n in (1, 8, 16)),
+            *((f"{kind}-HER, 1", f"{SBX} {kind}, {n} at a time", bar)
+              for kind in ("SAC", "TD3") for n, bar in ((1, None), (21, 2.2))),
+        ],
     ),
     "notebook": ({"DDPG + HER": notebook, SB3: sb3_notebook}, [("DDPG + HER", SB3, None)]),
+    "bits": (
+        {
+            **{f"DQN-HER, {n}": partial(bits, n) for n in (1, 8)},
+            SB3: partial(sb3_off_policy, sb3.DQN, "BitFlipping-v0", SAC_STEPS, 64, ("future", 4),
+                         [("n_bits", 15)], train_freq=1, batch_size=256, learning_starts=100),
+        },
+        [(f"DQN-HER, {n}", SB3, None) for n in (1, 8)],
+    ),
 }  # fmt: skip
 
 

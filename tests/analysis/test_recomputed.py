@@ -1,5 +1,6 @@
 """The headlines, computed once more from the published cells (tests/analysis/published.py)."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -265,7 +266,7 @@ def test_what_entropy_does_where_return_is_lost(cells, verdict_of, fidelity):
             even = [curve[[i for i in tenth if not i % 2], 0].mean() for tenth in tenths]
             best = int(np.argmax(even))
             losses.append(curve[odd[best], 0].mean() - curve[odd[-1], 0].mean())
-            since = curve[sum(odd[best:], [])]
+            since = curve[[*itertools.chain(*odd[best:])]]
             ranks.append(float(scipy.stats.spearmanr(since[:, 1], since[:, 0]).statistic))
         if losses and np.mean(losses) >= 0.05:
             found[condition] = [rank for rank in ranks if np.isfinite(rank)]
@@ -371,7 +372,7 @@ def test_the_papers_network(cells, verdicts):
         if arm == "PPO-HER-2-PPO (3 × 512)":
             always = found["PPO-HER (3 × 512)", "", condition]
             for seed, run in stopped.items():
-                if np.isfinite(run.about["switch_step"]):
+                if run.about["switch_step"] is not None:
                     _, updates, _ = savings(run, always[seed])
                     saved.setdefault(condition, []).append(updates)
     agrees(verdicts["M5b", *named].measured, saved)
