@@ -69,7 +69,8 @@ def test_html_loads_nothing_and_its_links_lead_somewhere(project):
 
 def test_every_image_is_embedded_whole_and_described(project):
     every = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
-    hero, film, *images = every
+    own, hero, film, *images = every
+    images.append(own)
     assert str(hero["alt"]).startswith(f"{HERO}: ")
     assert str(film["src"]).startswith("data:image/gif")
     drawn = {path.stem for path in (project.root / FIGURES).glob("*.png")}
@@ -104,6 +105,33 @@ def test_every_verdict_is_on_the_page_in_words_and_with_its_mark(project):
         assert f'<h3 id="{claim.claim.id.lower()}">' in html  # its rule and numbers
         for row in claim.verdicts.values():
             assert f"{MARKS[row['verdict']]} <strong>{row['verdict']}</strong>" in html
+
+
+def test_a_page_of_ones_own_results_opens_with_them(project, tmp_path):
+    """With what was tested, beside what is published; that of published results with the answer."""
+    whole = re.sub(r"src=\"data:[^\"]*\"", "", project.html)
+    own, _, rest = whole.partition('<section id="answer"')
+    assert "<title>PPO-HER and MEHER, replicated (laptop)" in own and "<h1>Should I" not in own
+    claims = read_claims(project.root / TABLES / "claims.json")
+    tested = [
+        (c, f) for c in claims for f in c.verdicts if c.verdicts[f]["verdict"] != "not tested"
+    ]
+    assert len(re.findall("<tr><td>", own)) == len(tested) > 3
+    for claim, fidelity in tested:
+        row = claim.verdicts[fidelity]
+        shown = f"{MARKS[row['verdict']]} {row['verdict']} (<code>{fidelity}</code>)"
+        assert shown in own and unescape(own).count(row["says"])
+    untested = {c.claim.id for c in claims} - {c.claim.id for c, _ in tested}
+    (named,) = re.findall("<p>Not tested: ([^.]*)[.]", own)
+    assert set(named.split(", ")) == untested
+    assert f"{len(claims) - len(untested)} claims tested" in own
+    assert f"{len(untested)} need a larger preset." in own
+    assert "should I use hindsight with PPO?" in own.rpartition("<h2")[2] and "<h2" in rest
+    shutil.copytree(project.root / TABLES, tmp_path / "published")
+    with contextlib.chdir(project.root):
+        build(tmp_path / "published", drawn(), *(tmp_path / x for x in ("a.html", "b.md", "c")))
+    html = (tmp_path / "a.html").read_text()
+    assert 'id="own"' not in html and "<h1>Should I use hindsight with PPO?</h1>" in html
 
 
 def test_every_link_of_the_scoreboard_leads_somewhere(project):

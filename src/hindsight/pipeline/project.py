@@ -57,6 +57,7 @@ CANCEL_SECONDS = 120  # a cluster kills jobs that do not end within about ten se
 OUTDATED = ".outdated"
 #: Files that the page is made from besides results; the answer, on its first screen, may be absent.
 DEVIATIONS = "docs/deviations.md"
+SCOREBOARD = "REPLICATION.md"
 ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
 
 
@@ -79,15 +80,16 @@ class Project:
         #: The verdicts, and the self-contained HTML page.
         self.claims = f"{self.tables}/claims.json"
         self.page = f"{self.folder}/report.html"
-        #: REPLICATION.md and the folder of its appendix; for published results, the repository's.
-        self.scoreboard = "REPLICATION.md" if self.published else f"{self.folder}/REPLICATION.md"
+        #: The scoreboard and the folder of its appendix; for published results, the repository's.
+        self.scoreboard = SCOREBOARD if self.published else f"{self.folder}/REPLICATION.md"
         self.appendix = (PUBLISHED if self.published else Path(self.folder)) / "appendix"
         self.papers = f"{self.tables}/papers.json"
         #: Episodes for the figure of the environment: made from policies, or published.
         self.episodes = str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
         #: The authors' learning curves, shown in the main figure and the pages.
         self.authors = [str(AUTHORS)] if AUTHORS.exists() else []
-        self.answer = [name for name in ANSWER if Path(name).exists()]
+        compared = [] if self.published else [SCOREBOARD]
+        self.answer = [name for name in (*ANSWER, *compared) if Path(name).exists()]
         self._main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, [])}
         #: Holds the lock from `begin` to `end`.
         self._locks = ExitStack()

@@ -38,6 +38,8 @@ SHOWN_ROWS = 16
 DEVIATIONS, FINDINGS = Path("docs/deviations.md"), Path("docs/findings.md")
 #: The first screen of report.html shows the published findings, whichever results are judged below.
 README, FILM = Path("README.md"), Path("docs/with_and_without.gif")
+#: The published verdicts, with which one's own are compared.
+SCOREBOARD = Path("REPLICATION.md")
 HERO = "learned_described"
 #: Pages of the appendix without an experiment; names of experiments start with a letter.
 CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
@@ -319,6 +321,7 @@ def render_html(texts: Texts, path: Path) -> str:
     page.ids |= {"main", "answer", "which", "rules", "experiments", "deviations", "produced"}
     bullets = "".join(re.findall(r"^- .*\n(?:  .*\n)*", section(README, "What was found"), re.M))
     # Figures are embedded where they first occur, so the parts are rendered in the page's order.
+    own = None if report.source == "published" else _own(report, page, texts.markdown)
     answer = {
         "bullets": page.add(bullets, README),
         "hero": page.add(f"![]({hero})", README) if hero.exists() else "",
@@ -339,9 +342,21 @@ def render_html(texts: Texts, path: Path) -> str:
     deviations = page.add(report.deviations, DEVIATIONS, deeper=1, images=False)
     produced = page.add(texts.of(PRODUCED_PAGE, short=1), pages[PRODUCED_PAGE], deeper=1)
     return _render(
-        "page.html.j2", report, answer=answer, text=text, rules=rules, chapters=chapters,
+        "page.html.j2", report, own=own, answer=answer, text=text, rules=rules, chapters=chapters,
         deviation_text=deviations, produced=produced,
     )  # fmt: skip
+
+
+def _own(report: Report, page: Page, markdown: Path) -> dict[str, Any]:
+    """Return what one's own results say, with which the page opens."""
+    known = words.published(SCOREBOARD)
+    verdicts = [row for judged in report.claims for row in judged.verdicts.values()]
+    rows, sentence, rest = words.tested(verdicts, known)
+    pictures = (judged.pictures.get(row["fidelity"]) for row in rows for judged in report.claims
+                if judged.claim.id == row["claim"])  # fmt: skip
+    shown = next(filter(None, pictures), None)
+    figure = page.add(f"![]({link(shown.path, markdown)})", markdown) if shown else ""
+    return {"rows": rows, "sentence": sentence, "rest": rest, "known": known, "figure": figure}
 
 
 def as_text(value: Any) -> str:

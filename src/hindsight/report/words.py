@@ -3,12 +3,14 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 from hindsight.analysis.summarise import level_text
 from hindsight.claims.data import CLAIMS, Change, Claim, Unit
 from hindsight.claims.rules import text
 from hindsight.report import present
+from hindsight.specs.base import Fidelity
 from hindsight.specs.errors import must_agree
 
 Row = Mapping[str, Any]
@@ -55,6 +57,45 @@ def says(row: Row) -> str:
         if own is not None
     ]
     return re.sub(r"(?<=\d)%", " %", " ".join([sentence, *beside]))
+
+
+def published(scoreboard: Path) -> dict[tuple[str, str], str]:
+    """Return the verdicts in REPLICATION.md, by claim and fidelity; {} if it does not exist."""
+    found, header = dict[tuple[str, str], str](), list[str]()
+    lines = scoreboard.read_text(encoding="utf-8").splitlines() if scoreboard.exists() else []
+    for line in lines:
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells[:1] == ["id"]:
+            header = cells
+        elif cells and cells[0] in CLAIMS:
+            row = dict(zip(header, cells, strict=True))
+            for fidelity in get_args(Fidelity):
+                if fidelity in row:  # a mark and the verdict
+                    found[cells[0], fidelity] = row[fidelity].partition(" ")[2]
+    return found
+
+
+def tested(rows: Sequence[Row], known: Mapping[tuple[str, str], str]) -> tuple[list[Row], str, str]:
+    """Return the verdicts that these results decide, how they agree with the published ones
+    (`known`), and the claims that they do not decide.
+    """
+    found = [row for row in rows if row["verdict"] != "not tested"]
+    claims = list(dict.fromkeys(row["claim"] for row in found))
+    rest = list(dict.fromkeys(row["claim"] for row in rows if row["claim"] not in claims))
+    other = {
+        row["claim"]
+        for row in found
+        if known.get((row["claim"], row["fidelity"]), row["verdict"]) != row["verdict"]
+    }
+    parts = [f"{len(claims) or 'no'} claim{'s' * (len(claims) != 1)} tested"]
+    if claims and known and not other:
+        parts[0] += ", all as published" if len(claims) > 1 else ", as published"
+    elif other:
+        same = len(claims) - len(other)
+        parts[0] += f": {same} as published, {len(other)} not ({', '.join(sorted(other))})"
+    if rest:
+        parts.append(f"{len(rest)} need{'s' * (len(rest) == 1)} a larger preset")
+    return found, "; ".join(parts), ", ".join(rest)
 
 
 def interval(unit: str, m: Row, *, wide: bool = False) -> str:
