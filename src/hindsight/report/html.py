@@ -106,11 +106,10 @@ class Page:
 
 
 def webp(path: Path) -> str:
-    """Return a figure as a data: URL, without loss."""
+    """Return a figure as a data: URL, a quarter as large as its file, which it links to."""
     made = io.BytesIO()
     with Image.open(path) as image:
-        # For lossless images, `quality` is the effort: 100 is 2 % smaller in twice the time.
-        image.convert("RGB").save(made, "WEBP", lossless=True, quality=50)
+        image.convert("RGB").save(made, "WEBP", quality=75)
     return data("webp", made.getvalue())
 
 
