@@ -32,6 +32,8 @@ try:
         from hindsight.report.definitions import must_fit
 
         must_fit(PROJECT.config)
+        if taken := PROJECT.taken_over:
+            print(taken, file=sys.stderr)
 except (SpecError, EnvironmentFailure, FileError) as error:
     raise WorkflowError(str(error)) from None
 
@@ -76,11 +78,3 @@ wildcard_constraints:
     cell="[^/]+/[^/]+",
     experiment="[A-Za-z][A-Za-z0-9_-]*",
     figure="[A-Za-z0-9_-]+",
-
-
-# Snakemake would take some outdated results for new, such as another clone's: records decide, and this
-# makes their jobs run again.
-rule outdated:
-    output:
-        temp(touch("{record}.outdated")),
-    localrule: True

@@ -92,6 +92,8 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
     else:
         cells, missing = project.plan.cells, project.missing
         yield f"Preset {project.source}: {len(missing)} of {len(cells)} cells are to be trained."
+        if project.taken_over:
+            yield project.taken_over
         if missing:
             left = sum(seconds(cells[name]) for name in missing)
             n = len(os.sched_getaffinity(0))
