@@ -88,6 +88,20 @@ def test_the_first_screen_of_ones_own_page_holds_one_s_own_verdicts(project, tmp
         assert box["right"] <= size[0] and box["width"] > 40, (text, box)
 
 
+def test_on_a_telephone_claims_are_lines_and_wide_figures_scroll(project, tmp_path):
+    question = """
+      for (const d of page.querySelectorAll("details")) d.open = true;
+      const box = (x) => x.getBoundingClientRect().toJSON();
+      const cells = [...page.querySelectorAll("table.claims td")].map(box);
+      const wide = [...page.querySelectorAll("figure.wide")].map((x) =>
+        [box(x.querySelector("img")).width, box(x).width, x.querySelector("img").complete]);
+      return [cells, wide, page.querySelector("#name a").textContent];"""
+    cells, wide, name = framed(project.html, tmp_path, (390, 844), question)
+    assert len(cells) > 60 and all(c["left"] >= 0 and c["right"] <= 390 for c in cells)
+    assert min(c["width"] for c in cells) > 300 and name == "hindsight"
+    assert wide and all(image > 900 and figure < 390 for image, figure, _ in wide)
+
+
 def test_the_page_s_policy_lets_no_script_run(project, tmp_path):
     """But its own style and pictures are shown."""
     html = project.html.replace("</head>", '<script>document.title = "ran"</script></head>', 1)

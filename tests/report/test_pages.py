@@ -16,7 +16,7 @@ import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
 
-from hindsight.figures.specs import names_for
+from hindsight.figures.specs import DOCUMENT, names_for
 from hindsight.io.checksums import about
 from hindsight.io.records import Making
 from hindsight.report import present
@@ -90,8 +90,9 @@ def test_every_image_is_embedded_whole_and_described(project):
         ):
             assert (str(shown.width), str(shown.height)) == (image["width"], image["height"])
             wanted, found = (np.asarray(x.convert("RGB"), float) for x in (whole, shown))
-        # Fewer colours, nowhere quite another one.
-        assert np.abs(wanted - found).max(-1).mean() < 1 and np.abs(wanted - found).max() < 100
+        # With losses, but thin lines, of which half of the colour is lost, nowhere another picture.
+        apart = np.abs(wanted - found).max(-1)
+        assert apart.mean() < 4 and np.quantile(apart, 0.99) < 60
         assert len(str(image["alt"])) > 40
 
 
@@ -132,6 +133,17 @@ def test_a_page_of_ones_own_results_opens_with_them(project, tmp_path):
         build(tmp_path / "published", drawn(), *(tmp_path / x for x in ("a.html", "b.md", "c")))
     html = (tmp_path / "a.html").read_text()
     assert 'id="own"' not in html and "<h1>Should I use hindsight with PPO?</h1>" in html
+
+
+def test_what_many_captions_say_is_said_once_and_the_page_says_what_it_is(project):
+    """The other figures lead to the first; who cannot see them is told all of it."""
+    captions = re.findall("<figcaption>(.*?)</figcaption>", project.html, re.S)
+    for text in DOCUMENT.words.values():
+        assert sum(unescape(caption).count(" ".join(text.split())) for caption in captions) <= 1
+    same = [c for c in captions if c.startswith('Drawn as <a href="#figure-')]
+    assert len(same) > 2 and all(c.endswith(".") for c in captions)
+    assert '<p id="name"><a href="../../README.md">hindsight</a>' in project.html
+    assert project.html.count("https://arxiv.org/abs/2410.22524") and 'id="cite"' in project.html
 
 
 def test_every_link_of_the_scoreboard_leads_somewhere(project):
