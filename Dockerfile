@@ -2,6 +2,8 @@
 # Run in a clone: results and figures stay there, and belong to you.  So does .snakemake, which records
 # what they were made from.
 FROM debian:bookworm-slim@sha256:abd67ffcfa541b485a3dff59865ab629aa048a6c613e639d36e7456b0b229241
+# PyTorch for CPUs; with --build-arg TORCH= PyPI's, which includes CUDA.
+ARG TORCH=cpu
 ARG USER_ID=1000
 RUN apt-get update && apt-get install --yes --no-install-recommends \
     ca-certificates git libosmesa6 make python3-venv && rm -rf /var/lib/apt/lists/*

@@ -5,6 +5,9 @@
 #   snakemake --cores 1 figures/laptop/ppo_her_fig2.png    one figure, and what it depends on
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/outdated.smk"
 include: "workflow/rules/train.smk"
@@ -14,6 +17,7 @@ include: "workflow/rules/report.smk"
 
 
 rule all:
+    """Train, draw and judge all that config.yaml selects."""
     default_target: True
     input:
         PROJECT.everything,

@@ -103,7 +103,10 @@ if [ "$WHAT" = docker ]; then
       FROM) [ "${rest%@*}" = "debian:$SUITE-slim" ] ;;
       RUN) inside "$at" "$rest" ;;
       WORKDIR) at=$rest ;;
-      ARG) keep+=("$rest") ;;
+      ARG) # as --build-arg does, a variable given here replaces the default
+        name=${rest%%=*}
+        keep+=("$name=${!name-${rest#*=}}")
+        ;;
       COPY)
         [ "$rest" = "--chown=hindsight . ." ]
         git clone --quiet --no-hardlinks . "$ROOT/clone"

@@ -140,8 +140,11 @@ def test_train_prints_what_will_come_and_what_came_out(trained):
         line.split(None, 1) for line in told[2:] if not line.startswith((" ", "final", "t"))
     )
     assert f"final return   {last.return_mean.mean():.3f} (" in "\n".join(told)
-    assert f"success rate   {last.success_rate.mean():.0%}" in told
-    assert "solved in training  0 of 2 (95% of 100 episodes, with exploration noise)" in told
+    assert "last evaluations, without exploration noise" in "\n".join(told)
+    assert f"success rate   {last.success_rate.mean():.0%}, in the same evaluations" in told
+    assert (
+        "solved         0 of 2 runs: 95% success over 100 training episodes, with exploration noise"
+    ) in told
     assert ends["policy"] == str(policy.relative_to(trained))
     best = ends["best"].removeprefix("policy ").split()[0]
     assert best == ends["policy"].replace("policies", "best")

@@ -121,6 +121,23 @@ def test_make_alone_names_every_target():
     assert told == set(phony.split()) - {"help"}
 
 
+@pytest.mark.parametrize("torch", ["", "cpu"])
+def test_make_installs_the_asked_build_of_pytorch(torch):
+    """Torch alone comes from PyTorch's index, before the rest, and only if asked for."""
+    made = program("make", "-C", str(ROOT), "-nB", ".venv/ready", f"TORCH={torch}", "BIN=bin")
+    assert made.returncode == 0, made.stderr
+    installs = [line.split() for line in made.stdout.splitlines() if "pip install" in line]
+    index = [words for words in installs if "--index-url" in words]
+    assert not any("--quiet" in words for words in installs if "--editable" not in words)
+    assert not any("--extra-index-url" in words for words in installs)
+    assert "5.5 GB" not in made.stdout if torch else not index
+    for words in index:
+        assert words[words.index("--index-url") + 1] == "https://download.pytorch.org/whl/cpu"
+        assert "--no-deps" in words and "-r" not in words
+        assert installs.index(words) < [w[-1] for w in installs].index("requirements.lock")
+    assert len(index) == (torch == "cpu")
+
+
 def test_every_page_is_on_the_site():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     placed = set(re.findall(r": ([\w-]+\.(?:md|ipynb))", site)) - {"index.md", "surprises.md"}

@@ -9,6 +9,7 @@ import platform
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -560,6 +561,10 @@ def draw(
     draw_all(out, tables, episodes, processes, code)
 
 
+#: The kinds of file that figures can be.
+Format = StrEnum("Format", ["png", "pdf", "svg"])
+
+
 @app.command()
 def figures(
     names: Annotated[
@@ -569,23 +574,35 @@ def figures(
     paper: Annotated[
         bool, typer.Option("--paper", help="PDFs for a paper: 8 pt, no titles")
     ] = False,
+    formats: Annotated[
+        list[Format] | None,
+        typer.Option("--format", help="repeatable; default: png and pdf, or with --paper pdf"),
+    ] = None,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="write the numbers of lines and bands, too")
+    ] = False,
+    own: Annotated[
+        Path | None, typer.Option("--style", help="YAML file with your colours and labels")
+    ] = None,
     tables: Annotated[Path, typer.Option("--from", help="folder of tables")] = Path(
         "results/tables/published"
     ),
     out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/pdf"),
 ) -> None:
-    """Draw figures from existing tables, as in the report or for a paper."""
-    from hindsight.figures.draw import draw
+    """Draw figures from existing tables, as in the report, for a paper or for a talk."""
+    from hindsight.figures.draw import draw, own_style
     from hindsight.figures.specs import names_there
 
     there = names_there(tables)
     if not there:
         raise typer.BadParameter(f"there are no tables in {tables}; run make figures first")
+    style = own_style(own, tables) if own else None
+    usual = ["pdf"] if paper else ["png", "pdf"]
+    kinds = [*map(str, formats)] if formats else usual
     for name in names or there:
         if name not in there:
             raise typer.BadParameter(f"there is no figure {name!r}; choose from {', '.join(there)}")
-        kinds = ("pdf",) if paper else ("png", "pdf")
-        made = draw(name, tables, out / name, kinds, paper=paper)
+        made = draw(name, tables, out / name, kinds, paper=paper, own=style, csv=csv)
         typer.echo("  ".join(map(str, made)))
 
 

@@ -30,8 +30,10 @@ from hindsight.figures import draw, environment, names, specs, style
 from hindsight.figures.draw import figure_of
 from hindsight.figures.specs import FIGURES, MEASURES
 from hindsight.figures.tables import Tables
+from hindsight.io.files import DamagedError
 from hindsight.specs.config import AUTHORS
 from hindsight.specs.environments.predator_prey import SPAWNS
+from hindsight.specs.errors import SpecError
 from tests.analysis import synthetic
 
 PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
@@ -327,11 +329,12 @@ def test_any_experiment_has_figures(grid, conditions, tmp_path):
 def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(tmp_path):
     tables = _own(tmp_path, GRIDS["nothing"], synthetic.CONDITIONS[:2])
     stems = [tmp_path / "out" / f"{name}_mine_described" for name in ("aggregate", "curves")]
+    pngs = [path.with_suffix(".png") for path in stems]
     found = []
     with matplotlib.rc_context({"font.size": 13.0}):
         before = dict(matplotlib.rcParams)
         for processes in (1, 2):
-            draw.draw_all(stems, {"mine": tables / "mine"}, processes)
+            draw.draw_all(pngs, tables, tables / "none", processes)
             draw.draw(stems[1].name, tables, stems[1], ["pdf"])
             found.append({path.name: path.read_bytes() for path in stems[0].parent.iterdir()})
         assert dict(matplotlib.rcParams) == before
@@ -340,8 +343,8 @@ def test_files_are_the_same_bytes_carry_no_date_and_leave_settings_alone(tmp_pat
     shown = Image.open(stems[1].with_suffix(".png")).convert("RGB")
     assert shown.getpixel((2, 2)) == (255, 255, 255) and shown.width > 1000
     (tables / "mine/plan.json").write_text("{}")
-    with pytest.raises(KeyError):
-        draw.draw_all(stems, {"mine": tables / "mine"}, 2)
+    with pytest.raises(DamagedError):
+        draw.draw_all(pngs, tables, tables / "none", 2)
 
 
 def test_figures_by_name_and_for_a_paper(tmp_path):
@@ -357,12 +360,77 @@ def test_figures_by_name_and_for_a_paper(tmp_path):
     for path, inches in zip(files, (6.9, 3.3), strict=True):
         box = re.search(rb"/MediaBox \[\s*0 0 ([\d.]+) ([\d.]+)", path.read_bytes())
         assert box is not None and float(box[1]) == pytest.approx(72 * inches, abs=0.1)
-        figure = draw.figure_of(path.stem, tables, paper=True)
+        figure = draw.figure_of(path.stem, tables, style.Drawing(paper=True))
         shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
         assert {round(text.get_size(), 1) for text in shown} == {8.0}
         assert not any("fidelity" in text.get_text() for text in shown)
     wrong = typed("no_such_figure")
     assert wrong.exit_code == 2 and "no_such_figure" in wrong.output
+
+
+RECOLOURED = {"PPO": "#888888", "PPO-HER": "#00AA55"}
+
+
+def test_figures_in_other_colours_are_right_in_every_pixel(tables, tmp_path):
+    """Areas have the blend of their line's colour and white, and no pixel the lines' old ones."""
+    looks = "".join(f"  {arm}: {{colour: '{colour}'}}\n" for arm, colour in RECOLOURED.items())
+    (tmp_path / "talk.yaml").write_text(f"looks:\n{looks}")
+    name, own = "ppo_her_fig2", draw.own_style(tmp_path / "talk.yaml", tables)
+    path, csv = draw.draw(name, tables, tmp_path / "talk", ["png"], own=own, csv=True)
+    shown = np.asarray(Image.open(path).convert("RGB"))
+    with style.styled(style.Drawing(own=own)):
+        canvas = FigureCanvasAgg(figure_of(name, tables, style.Drawing(own=own)))
+        canvas.draw()
+    np.testing.assert_array_equal(shown, np.asarray(canvas.buffer_rgba())[..., :3])
+    colours, counts = np.unique(shown.reshape(-1, 3), axis=0, return_counts=True)
+    many = {tuple(map(int, c)): int(n) for c, n in zip(colours, counts, strict=True)}
+    for was, (arm, colour) in zip((PPO, HER), RECOLOURED.items(), strict=True):
+        band = tuple(round(255 * (0.16 * x + 0.84)) for x in to_rgb(colour))
+        near = sum(
+            many.get(tuple(np.add(band, d)), 0) for d in itertools.product((-1, 0, 1), repeat=3)
+        )
+        assert near > 300, (arm, band)
+        assert tuple(round(255 * x) for x in to_rgb(colour)) in many
+        assert tuple(round(255 * x) for x in to_rgb(was)) not in many
+    assert set(pd.read_csv(csv)["line"]) == {"PPO", "PPO-HER", "SAC", "SAC-HER"}
+
+
+@pytest.mark.parametrize("name", ["ppo_her_fig2", "s_ratio_summary", "aggregate_her_strategy"])
+def test_the_csv_has_the_numbers_of_every_line(name, tables, tmp_path):
+    """Those of the figure's own artists, in the axes' units."""
+    *_, path = draw.draw(name, tables, tmp_path / "a", ["svg"], csv=True)
+    table, figure = pd.read_csv(path), drawn(name, tables)
+    middle = "median" if "median" in table else "mean"
+    lower, upper = table.columns[table.columns.get_loc(middle) + 1 :][:2]
+    assert (table[lower] <= table[middle] + 1e-6).all() and len(table) > 8
+    assert (table[middle] <= table[upper] + 1e-6).all()
+    artists = [(line.get_xdata(), line.get_ydata()) for ax in figure.axes for line in ax.lines]
+    points = np.sort(np.concatenate([np.asarray(x, float) for pair in artists for x in pair]))
+    wanted = table[middle].to_numpy()
+    right = np.clip(np.searchsorted(points, wanted), 1, len(points) - 1)
+    apart = np.minimum(abs(points[right] - wanted), abs(points[right - 1] - wanted))
+    assert apart.max() < 2e-6
+    again = draw.draw(name, tables, tmp_path / "b", ["svg"])
+    assert again[0].read_bytes() == (tmp_path / "a.svg").read_bytes()
+
+
+def test_labels_are_the_users_and_a_wrong_style_is_refused(tables, tmp_path):
+    path = tmp_path / "talk.yaml"
+    path.write_text('labels: {PPO: baseline, "static\\nrandom spawn": easy, SAC-HER: theirs}')
+    figure = figure_of("ppo_her_fig2", tables, style.Drawing(own=draw.own_style(path, tables)))
+    assert figure.axes[0].get_title() == "easy"
+    assert labels(figure)[:4] == ["baseline", "PPO-HER", "SAC", "theirs"]
+    for text, said in {
+        "looks: {PPO-her: {colour: '#000000'}}": "'PPO-her' is unknown; choose from",
+        "looks: {PPO: {colour: red}}": "looks.PPO.colour",
+        "looks: {PPO: {color: '#000000'}}": "color",
+        "palette: rainbows": "rainbows",
+        "colours: {}": "colours",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(SpecError, match=re.escape(f"{path}: ")) as wrong:
+            draw.own_style(path, tables)
+        assert said in str(wrong.value)
 
 
 def test_who_had_less_is_said():

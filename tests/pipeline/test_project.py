@@ -1,6 +1,7 @@
 """The order of a cluster's jobs, its queue against a simulated clock, and what `clean` lists."""
 
 import os
+import re
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight.pipeline.project import KINDS, Project, clean, must_be_in_its_clone
+from hindsight.pipeline.replicate import what_comes
 from hindsight.specs.code import file_name
 from hindsight.specs.config import TRAINED, load
 from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
-from tests.commands import program
+from tests.commands import program, snakemake
+from tests.configuration import environment_of
 from tests.training import small
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +49,41 @@ def test_the_main_figure_comes_first_and_then_the_longest():
     assert cached.missing and not cached.queue()  # nothing is trained
     with pytest.raises(SpecError, match=r"experiment 'my' is not in the plan of laptop"):
         cached.cells_of("my")
+
+
+def test_cells_that_take_runs_over_are_announced(tmp_path, monkeypatch):
+    """Those of which a cell with other seeds, today's code and the same settings is there."""
+    monkeypatch.chdir(tmp_path)
+
+    def project(**more):
+        return Project(load(ROOT / "config.yaml", {"preset": "smoke", **more}))
+
+    assert project().taken_over == ""
+    cell, *others = project().plan.cells
+    path = project().curves(cell)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert project().taken_over == project(seeds=3, results="cached").taken_over == ""
+    assert project(seeds=3, steps=1024).taken_over == ""
+    more = project(seeds=3)
+    asked = f"1 of the {len(more.missing)} cells to be trained take over runs from a cell with more"
+    assert more.taken_over.startswith(asked) and len(more.missing) == 1 + len(others)
+    assert more.taken_over in list(what_comes(more, "1"))
+    path.rename(path.with_name(path.name.replace(project().files[cell][-12:], "0" * 12)))
+    assert project(seeds=3).taken_over == ""
+
+
+def test_rules_say_what_they_do_and_a_tiny_project_is_planned():
+    """In one line each; the tiny one has its own configuration, and this one's code and docs."""
+    listed = snakemake("--list", project=ROOT, environment=environment_of(ROOT)).stdout
+    rules = re.findall(r"^(\w+) \((.*)\)$", listed, re.M)
+    named = {word for path in ROOT.glob("workflow/rules/*.smk")
+             for word in re.findall(r"^ *rule (\w+):", path.read_text(), re.M)}  # fmt: skip
+    assert {name for name, _ in rules} == named | {"all"}
+    assert all(text.endswith(".") for _, text in rules)
+    tiny = ("--directory", ".test", "--dry-run", "--forceall", "--quiet", "rules")
+    planned = snakemake(*tiny, project=ROOT, environment=environment_of(ROOT)).stdout
+    assert re.search(r"^train +2$", planned, re.M) and "figures" in planned, planned
 
 
 def test_a_finished_cell_is_not_retrained_for_want_of_its_policy(tmp_path, monkeypatch):

@@ -139,7 +139,7 @@ def test_a_mistake_is_named_and_repeating_it_is_not_advised(project, capsys, log
 def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
     def shows(project):
         replicate._what_came_out(project)
-        return "The claims" in capsys.readouterr().out
+        return "The papers' claims" in capsys.readouterr().out
 
     LOG.write_text("")
     claims = Path(project.claims)
@@ -160,6 +160,49 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
     LOG.write_text("")
     claims.write_text("[ ]")
     assert not shows(project)
+
+
+def test_the_end_lists_what_was_tested_and_how_it_agrees_with_the_published(
+    project, capsys, monkeypatch
+):
+    monkeypatch.setattr(replicate, "_is_current", lambda _: True)
+    LOG.write_text("")
+    rows = [
+        {
+            "claim": claim,
+            "fidelity": fidelity,
+            "verdict": "not tested",
+            "sentence": f"It is {claim}",
+        }
+        for claim in ("P1", "P2a", "P2b", "M5b")
+        for fidelity in ("released", "described")
+    ]
+    claims = Path(project.claims)
+    claims.parent.mkdir(parents=True)
+
+    def told() -> str:
+        claims.write_text(json.dumps(rows))
+        replicate._what_came_out(project)
+        return capsys.readouterr().out.partition("\n\nFigures")[0]
+
+    nothing = "\nThe papers' claims: no claims tested; 4 need a larger preset.\n"
+    rest = "  Not tested (the page says why): "
+    assert told() == f"{nothing}{rest}P1, P2a, P2b, M5b"
+    Path("REPLICATION.md").symlink_to(CONFIG.parent / "REPLICATION.md")
+    assert told() == f"{nothing}{rest}P1, P2a, P2b, M5b"
+    rows[2]["verdict"] = rows[6]["verdict"] = rows[7]["verdict"] = "yes"
+    lines = ["  P2a released  yes It is P2a", "  M5b released  yes It is M5b",
+             "  M5b described yes It is M5b"]  # fmt: skip
+    first = "\nThe papers' claims: 2 claims tested, all as published; 2 need a larger preset."
+    assert told().split("\n", 2)[2].splitlines() == [*lines, f"{rest}P1, P2b"]
+    assert told().startswith(first)
+    rows[3]["verdict"] = "no"  # published: yes
+    said = told()
+    assert ": 2 claims tested: 1 as published, 1 not (P2a); 2 need a larger preset." in said
+    assert "  P2a described no  It is P2a (published: yes)" in said
+    for row in rows:
+        row["verdict"] = "no" if row["claim"] == "P2b" else "yes"
+    assert "claims: 4 claims tested, all as published.\n" in told() and rest not in told()
 
 
 #: A pipeline that a script starts in the background, where SIGINT is ignored.

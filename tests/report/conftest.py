@@ -22,8 +22,8 @@ DEVIATIONS = """# Deviations
 REPOSITORY = Path(__file__).parents[2]
 TABLES, FIGURES = Path("results/tables/laptop"), Path("figures/laptop")
 #: What the first screen is made of, and where it links to.
-SHIPPED = ("README.md", "docs/findings.md", "docs/speed.md", "docs/with_and_without.gif",
-           "figures/published/learned_described.png")  # fmt: skip
+SHIPPED = ("README.md", "CITATION.cff", "docs/findings.md", "docs/speed.md",
+           "docs/with_and_without.gif", "figures/published/learned_described.png")  # fmt: skip
 #: Experiments of the second paper, and which of their figures are drawn.
 SECOND_PAPER = {
     "s_ratio": ("meher_fig3", "question_signals", "question_signals_described"),

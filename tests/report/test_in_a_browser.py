@@ -1,11 +1,13 @@
 """The page as Chromium shows it: accessible, of any width, in dark and light."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hindsight.claims.data import CLAIMS
 from tests.browser import probed
 from tests.report.conftest import policy
 from tests.wants import wants
@@ -63,7 +65,8 @@ def test_the_first_screen_holds_the_answer_and_nothing_is_wider(project, tmp_pat
       const wide = widths();
       document.getElementById("in").style.width = "360px";
       return [boxes, wide, widths()];"""
-    found, *widths = framed(project.html, tmp_path, size, question)
+    of_published = re.sub('<section id="own".*?(?=<section)', "", project.html, flags=re.S)
+    found, *widths = framed(of_published, tmp_path, size, question)
     assert [name for name, *_ in found] == ["LI"] * 5 + ["IMG"]
     assert found[0][1].startswith("Yes")
     for name, _, box in found:
@@ -71,6 +74,32 @@ def test_the_first_screen_holds_the_answer_and_nothing_is_wider(project, tmp_pat
         assert box["width"] > 300 and box["height"] > 30, (name, box)
     for (shown, needed), wide in zip(widths, (size[0], 360), strict=True):
         assert needed <= shown <= wide
+
+
+@pytest.mark.parametrize("size", [(1400, 900), (390, 844)])
+def test_the_first_screen_of_ones_own_page_holds_one_s_own_verdicts(project, tmp_path, size):
+    question = """
+      const shown = [...page.querySelectorAll("#own p strong, #own tbody td")].slice(0, 5);
+      return shown.map((x) => [x.textContent, x.getBoundingClientRect().toJSON()]);"""
+    said, *row = framed(project.html, tmp_path, size, question)
+    assert "claims tested" in said[0] and row[0][0].split()[0] in CLAIMS
+    for text, box in (said, *row):
+        assert box["top"] >= 0 and box["bottom"] <= size[1], (text, box)
+        assert box["right"] <= size[0] and box["width"] > 40, (text, box)
+
+
+def test_on_a_telephone_claims_are_lines_and_wide_figures_scroll(project, tmp_path):
+    question = """
+      for (const d of page.querySelectorAll("details")) d.open = true;
+      const box = (x) => x.getBoundingClientRect().toJSON();
+      const cells = [...page.querySelectorAll("table.claims td")].map(box);
+      const wide = [...page.querySelectorAll("figure.wide")].map((x) =>
+        [box(x.querySelector("img")).width, box(x).width, x.querySelector("img").complete]);
+      return [cells, wide, page.querySelector("#name a").textContent];"""
+    cells, wide, name = framed(project.html, tmp_path, (390, 844), question)
+    assert len(cells) > 60 and all(c["left"] >= 0 and c["right"] <= 390 for c in cells)
+    assert min(c["width"] for c in cells) > 300 and name == "hindsight"
+    assert wide and all(image > 900 and figure < 390 for image, figure, _ in wide)
 
 
 def test_the_page_s_policy_lets_no_script_run(project, tmp_path):
@@ -82,6 +111,6 @@ def test_the_page_s_policy_lets_no_script_run(project, tmp_path):
       const style = getComputedStyle(page.querySelector("#answer"));
       return [page.title, img.naturalWidth, style.display];"""
     title, width, display = framed(html, tmp_path, (1400, 900), question)
-    assert title.startswith("Should I use") and width > 100 and display == "grid"
+    assert title.startswith("PPO-HER and MEHER") and width > 100 and display == "grid"
     without = html.replace(policy(html), "")
     assert framed(without, tmp_path, (1400, 900), "return page.title;") == "ran"

@@ -16,7 +16,7 @@ import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
 
-from hindsight.figures.specs import names_for
+from hindsight.figures.specs import DOCUMENT, names_for
 from hindsight.io.checksums import about
 from hindsight.io.records import Making
 from hindsight.report import present
@@ -69,7 +69,8 @@ def test_html_loads_nothing_and_its_links_lead_somewhere(project):
 
 def test_every_image_is_embedded_whole_and_described(project):
     every = [attributes for tag, attributes in Tags(project.html).found if tag == "img"]
-    hero, film, *images = every
+    own, hero, film, *images = every
+    images.append(own)
     assert str(hero["alt"]).startswith(f"{HERO}: ")
     assert str(film["src"]).startswith("data:image/gif")
     drawn = {path.stem for path in (project.root / FIGURES).glob("*.png")}
@@ -89,8 +90,9 @@ def test_every_image_is_embedded_whole_and_described(project):
         ):
             assert (str(shown.width), str(shown.height)) == (image["width"], image["height"])
             wanted, found = (np.asarray(x.convert("RGB"), float) for x in (whole, shown))
-        # Fewer colours, nowhere quite another one.
-        assert np.abs(wanted - found).max(-1).mean() < 1 and np.abs(wanted - found).max() < 100
+        # With losses, but thin lines, of which half of the colour is lost, nowhere another picture.
+        apart = np.abs(wanted - found).max(-1)
+        assert apart.mean() < 4 and np.quantile(apart, 0.99) < 60
         assert len(str(image["alt"])) > 40
 
 
@@ -104,6 +106,44 @@ def test_every_verdict_is_on_the_page_in_words_and_with_its_mark(project):
         assert f'<h3 id="{claim.claim.id.lower()}">' in html  # its rule and numbers
         for row in claim.verdicts.values():
             assert f"{MARKS[row['verdict']]} <strong>{row['verdict']}</strong>" in html
+
+
+def test_a_page_of_ones_own_results_opens_with_them(project, tmp_path):
+    """With what was tested, beside what is published; that of published results with the answer."""
+    whole = re.sub(r"src=\"data:[^\"]*\"", "", project.html)
+    own, _, rest = whole.partition('<section id="answer"')
+    assert "<title>PPO-HER and MEHER, replicated (laptop)" in own and "<h1>Should I" not in own
+    claims = read_claims(project.root / TABLES / "claims.json")
+    tested = [
+        (c, f) for c in claims for f in c.verdicts if c.verdicts[f]["verdict"] != "not tested"
+    ]
+    assert len(re.findall("<tr><td>", own)) == len(tested) > 3
+    for claim, fidelity in tested:
+        row = claim.verdicts[fidelity]
+        shown = f"{MARKS[row['verdict']]} {row['verdict']} (<code>{fidelity}</code>)"
+        assert shown in own and unescape(own).count(row["says"])
+    untested = {c.claim.id for c in claims} - {c.claim.id for c, _ in tested}
+    (named,) = re.findall("<p>Not tested: ([^.]*)[.]", own)
+    assert set(named.split(", ")) == untested
+    assert f"{len(claims) - len(untested)} claims tested" in own
+    assert f"{len(untested)} need a larger preset." in own
+    assert "should I use hindsight with PPO?" in own.rpartition("<h2")[2] and "<h2" in rest
+    shutil.copytree(project.root / TABLES, tmp_path / "published")
+    with contextlib.chdir(project.root):
+        build(tmp_path / "published", drawn(), *(tmp_path / x for x in ("a.html", "b.md", "c")))
+    html = (tmp_path / "a.html").read_text()
+    assert 'id="own"' not in html and "<h1>Should I use hindsight with PPO?</h1>" in html
+
+
+def test_what_many_captions_say_is_said_once_and_the_page_says_what_it_is(project):
+    """The other figures lead to the first; who cannot see them is told all of it."""
+    captions = re.findall("<figcaption>(.*?)</figcaption>", project.html, re.S)
+    for text in DOCUMENT.words.values():
+        assert sum(unescape(caption).count(" ".join(text.split())) for caption in captions) <= 1
+    same = [c for c in captions if c.startswith('Drawn as <a href="#figure-')]
+    assert len(same) > 2 and all(c.endswith(".") for c in captions)
+    assert '<p id="name"><a href="../../README.md">hindsight</a>' in project.html
+    assert project.html.count("https://arxiv.org/abs/2410.22524") and 'id="cite"' in project.html
 
 
 def test_every_link_of_the_scoreboard_leads_somewhere(project):

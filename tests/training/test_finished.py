@@ -97,7 +97,7 @@ def test_only_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, 
     [(2, 3, [2], False), (3, 2, [], False), (1, 3, [1, 2], True)],
 )
 def test_with_more_seeds_the_missing_ones_are_trained(
-    tmp_path, trained_seeds, first, then, missing, pauses
+    tmp_path, trained_seeds, capsys, first, then, missing, pauses
 ):
     """Also if their training was interrupted."""
     train_cell(with_seeds(first), tmp_path)
@@ -106,6 +106,8 @@ def test_with_more_seeds_the_missing_ones_are_trained(
         interrupted(with_seeds(then), tmp_path)
     path = train_cell(with_seeds(then), tmp_path)
     assert trained_seeds == missing * (1 + pauses)
+    taken = f"{min(first, then)} of {then} runs are taken over from {with_seeds(first).name}"
+    assert taken in capsys.readouterr().err
     cell = load_cell(path)
     assert [run["seed"] for run in cell.metadata["runs"]] == list(range(then))
     assert cell.metadata["reused"]["seeds"] == list(range(min(first, then)))

@@ -32,6 +32,8 @@ try:
         from hindsight.report.definitions import must_fit
 
         must_fit(PROJECT.config)
+        if taken := PROJECT.taken_over:
+            print(taken, file=sys.stderr)
 except (SpecError, EnvironmentFailure, FileError) as error:
     raise WorkflowError(str(error)) from None
 

@@ -1,8 +1,8 @@
-# Figures, which depend on tables only.
 if PROJECT.published:
 
     # One job for all: starting a process takes longer than drawing a figure.
     rule figures:
+        """Draw all figures from the tables of the published results."""
         input:
             PROJECT.drawn_from(*PROJECT.figures),
             lambda wildcards: PROJECT.outdated(*PROJECT.drawn[:1]),
@@ -24,6 +24,7 @@ if PROJECT.published:
 else:
 
     rule figures:
+        """Draw a figure from its experiment's tables."""
         input:
             lambda wildcards: PROJECT.drawn_from(wildcards.figure),
             lambda wildcards: PROJECT.outdated(PROJECT.drawing(wildcards.figure)),

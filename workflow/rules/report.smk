@@ -1,5 +1,5 @@
-# Verdicts on the papers' claims, and the report.
 rule claims:
+    """Judge the papers' claims from the tables."""
     input:
         lambda wildcards: PROJECT.outdated(PROJECT.claims),
         tables=PROJECT.all_tables,
@@ -17,6 +17,7 @@ rule claims:
 
 
 rule report:
+    """Write the page, report.html, and the scoreboard, REPLICATION.md, with its appendix."""
     input:
         [path for path in PROJECT.shown if path != PROJECT.papers],
         lambda wildcards: PROJECT.outdated(PROJECT.page),

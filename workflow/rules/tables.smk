@@ -1,8 +1,16 @@
-# Tables of an experiment, from its cells.  Their record stands for all of them.
+# Snakemake would take some outdated results for new, such as another clone's: records decide.
+rule outdated:
+    """Make the jobs of outdated results run again."""
+    output:
+        temp(touch("{record}.outdated")),
+    localrule: True
+
+
 if PROJECT.published:
 
     # One job for all: starting a process takes longer than making an experiment's tables.
     rule tables:
+        """Make the tables of all experiments from their published cells."""
         input:
             "results/published/manifest.json",
             lambda wildcards: PROJECT.outdated(*PROJECT.all_tables)[:1],
@@ -24,6 +32,7 @@ if PROJECT.published:
 else:
 
     rule tables:
+        """Make an experiment's tables from its cells; their record stands for all of them."""
         input:
             lambda wildcards: PROJECT.cells_of(wildcards.experiment),
             lambda wildcards: PROJECT.outdated(PROJECT.tables_of(wildcards.experiment)),
@@ -43,8 +52,8 @@ else:
             " --code {params.code} > {log:q} 2>&1"
 
 
-# Episodes of trained policies, for the figure of the environment.
 rule episodes:
+    """Play episodes with trained policies, for the figure of the environment."""
     input:
         lambda wildcards: PROJECT.outdated(PROJECT.episodes),
         policies=PROJECT.policies,

@@ -1,6 +1,7 @@
-# One job per cell: all seeds of one algorithm variant in one condition.  File names end with a hash
-# of the code, so after a change of the code the file is missing, and the cell is trained again.
+# File names end with a hash of the code, so after a change of the code the file is missing, and the cell
+# is trained again.
 rule train:
+    """Train a cell: all seeds of one algorithm variant in one condition."""
     output:
         curves="results/cells/{cell}.parquet",
         policies="results/policies/{cell}.safetensors",

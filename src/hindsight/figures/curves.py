@@ -103,6 +103,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
             key, look = key_of(entries[0]), own.looks[name]
             if (curve := drawn.get((panel.measure.column, key))) is not None:
                 _draw_seeds(panel.ax, curve, look, min(0.6, faint))
+                _record(panel, called(spec.lines, name), spec.x, curve.in_units(1 / unit))
                 shown = replace(look, marker="none") if own.many else look
                 _draw_median(panel.ax, curve, shown, order, band=few)
                 dotted = few and panel.measure.limits is not None
@@ -186,6 +187,12 @@ def _draw_median(ax: Axes, curve: Curve, look: style.Look, order: int, *, band: 
     ax.plot(curve.x, curve.middle, **look.drawn(markersize=3.2, markevery=every, zorder=3))
 
 
+def _record(panel: Panel, line: str, x: str, curve: Curve) -> None:
+    bands = {"median": curve.middle, "lower_quartile": curve.low, "upper_quartile": curve.high}
+    style.record(panel.name, measure=panel.measure.label, line=line, seeds=len(curve.seeds),
+                 **{x: curve.x}, **bands)  # fmt: skip
+
+
 def _draw_seeds(ax: Axes, curve: Curve, look: style.Look, alpha: float) -> None:
     """Draw every seed as a thin line, rasterized so that the PDF stays small."""
     bundle = LineCollection(curve.seeds, colors=look.colour, linewidths=0.45, alpha=alpha)
@@ -240,5 +247,6 @@ def _draw_authors(own: Grid, tables: Tables, unit: float) -> list[Line2D]:
                                         "linestyle": own.looks[name].line}  # fmt: skip
                 panel.ax.plot(curve.x / unit, curve.middle, zorder=3.5, **look)
                 label = f"the authors' code: {called(own.spec.lines, name)} ({len(runs)} runs)"
+                _record(panel, label, own.spec.x, curve)
                 handles.setdefault(label, Line2D([], [], label=label, **look))
     return list(handles.values())

@@ -1,17 +1,23 @@
 """Draw figures by name, from experiments' tables."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
+from hindsight.analysis.summarise import read_plan
 from hindsight.figures import curves, environment, learned, panels, points, style
-from hindsight.figures.specs import FigureSpec, Kind, made_from, specs_of
+from hindsight.figures.specs import FigureSpec, Kind, OwnStyle, made_from, specs_of
 from hindsight.figures.tables import Tables
+from hindsight.io.files import write_whole
 from hindsight.io.records import Making
 from hindsight.io.startup import side_by_side
-from hindsight.specs.errors import must_agree
+from hindsight.specs.errors import SpecError, must_agree, must_be_among, validated
+from hindsight.specs.reading import read_keys
 
 DRAWERS = {
     "curves": curves.draw,
@@ -23,20 +29,20 @@ DRAWERS = {
 must_agree("kind of figure", get_args(Kind), DRAWERS)
 
 
-def draw_spec(spec: FigureSpec, folder: Path, *, paper: bool = False) -> Figure:
+def draw_spec(spec: FigureSpec, folder: Path, drawing: style.Drawing | None = None) -> Figure:
     """Return the figure of a spec, from the tables in `folder`."""
     tables = Tables(folder, spec.fidelity)
-    with style.styled(paper=paper):
+    with style.styled(drawing):
         try:
             return DRAWERS[spec.kind](tables, spec)
         except panels.NoResults:
             return panels.nothing(tables, spec)
 
 
-def figure_of(name: str, tables_root: Path, *, paper: bool = False) -> Figure:
+def figure_of(name: str, tables_root: Path, drawing: style.Drawing | None = None) -> Figure:
     """Return figure `name` from `<tables_root>/<experiment>/`."""
     there = specs_of(path.name for path in sorted(tables_root.glob("*/")))
-    return draw_spec(there[name], tables_root / there[name].experiment, paper=paper)
+    return draw_spec(there[name], tables_root / there[name].experiment, drawing)
 
 
 def draw(
@@ -46,13 +52,39 @@ def draw(
     kinds: Sequence[str] = ("png", "pdf"),
     *,
     paper: bool = False,
+    own: OwnStyle | None = None,
+    csv: bool = False,
 ) -> list[Path]:
     """Draw figure `name` to `<out_stem>.<kind>` for each of these kinds; return the paths.
 
-    With `paper`, it is 3.3 or 6.9 inches wide, without title and settings.
+    paper: it is 3.3 or 6.9 inches wide, without title and settings. `own`: looks and labels. `csv`:
+    write the numbers of its lines and bands, too.
     """
-    figure = figure_of(name, tables_root, paper=paper)
-    return style.save(figure, out_stem, kinds=kinds, paper=paper)
+    drawing = style.Drawing(paper, own or OwnStyle())
+    figure = figure_of(name, tables_root, drawing)
+    made = style.save(figure, out_stem, kinds=kinds, paper=paper)
+    if csv:
+        table = pd.concat([pd.DataFrame(), *drawing.numbers])
+        made.append(Path(f"{out_stem}.csv"))
+        write_whole(made[-1], partial(table.to_csv, index=False, float_format="%.7g"))
+    return made
+
+
+def own_style(path: Path, tables_root: Path) -> OwnStyle:
+    """Read a file of looks and labels for figures from these tables.
+
+    Raises SpecError for an invalid file, an unknown arm or an unknown palette.
+    """
+    own = validated(OwnStyle, read_keys(path), f"{path}")
+    plans = [read_plan(plan) for plan in tables_root.glob("*/plan.json")]
+    known = {arm for plan in plans for arm in plan["arms"]} | style.WORDS.keys()
+    try:
+        for name in own.looks:
+            must_be_among(known, name, "looks: the arm")
+        sns.color_palette(own.palette)
+    except ValueError as error:
+        raise SpecError(f"{path}: {error}") from None
+    return own
 
 
 def draw_all(

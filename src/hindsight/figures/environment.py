@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -33,6 +34,9 @@ def figure_of_episodes(episodes: Sequence[Episode], title: str) -> Figure:
     fig.get_layout_engine().set(w_pad=0.25, h_pad=0.25)  # type: ignore[union-attr, call-arg]
     for ax, episode in zip(fig.axes, episodes, strict=False):
         render.draw_episode(ax, episode)
+        for line, path in (("predator", episode.predator), ("prey", episode.prey)):
+            axes = {f"x{i}": path[:, i] for i in range(n)}
+            style.record(episode.title, line=line, step=np.arange(len(path)), **axes)
         ax.set_in_layout(n == 2)  # matplotlib cannot measure 3D panels
     for ax in fig.axes[len(episodes) :]:
         ax.remove()

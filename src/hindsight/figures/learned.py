@@ -11,6 +11,7 @@ from hindsight.figures.tables import Tables, chosen, look_of
 
 #: Inches of the figure without its head, small enough to be legible on a phone.
 SIZE = (4.7, 2.25)
+MEASURED = "Share of runs that have learned (nine of ten episodes succeed)"
 FIRST = 5_000  # steps at the start of the axis
 TICKS = (10_000, 30_000, 100_000, 300_000)
 
@@ -35,8 +36,10 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         total, learned = max(total, steps.size), int(np.isfinite(steps).sum())
         look, share = look_of(tables.plan, arm), np.arange(learned + 1) / max(steps.size, 1)
         x = np.array([FIRST, *steps[:learned], budget])
+        y = np.append(share, share[-1])
+        style.record("", measure=MEASURED, line=label, env_steps=x, share=y)
         line = look.drawn(linewidth=look.width + 0.3, marker="none", clip_on=False)
-        ax.step(x, np.append(share, share[-1]), where="post", **line)
+        ax.step(x, y, where="post", **line)
         ax.annotate(label, (budget, share[-1]), (0, 3), textcoords="offset points", ha="right",
                     color=look.colour, size="medium", weight="bold")  # fmt: skip
         counts.append(f"all {learned}" if 0 < learned == steps.size else str(learned))
@@ -45,5 +48,4 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol="\u00a0%"))
     title = spec.title.format(*counts, runs=total)
-    subtitle = "Share of runs that have learned (nine of ten episodes succeed)"
-    return style.finish(figure, title, subtitle, x_label="environment steps, logarithmic")
+    return style.finish(figure, title, MEASURED, x_label="environment steps, logarithmic")

@@ -37,9 +37,10 @@ class NoResults(Exception):
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: its measure, and its entries by the name of their line."""
+    """One panel: what it shows in words, its measure, and its entries by the name of their line."""
 
     ax: Axes
+    name: str
     measure: Measure
     lines: dict[Any, list[Entry]]
 
@@ -113,11 +114,13 @@ def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) ->
             if all(value(entry, f) == v for f, v in where.items() if f not in anywhere):
                 line = spec.alone[1] if is_alone(entry) else value(entry, spec.lines)
                 lines.setdefault(line, []).append(entry)
-        panels.append(Panel(ax, measure, lines))
+        name = ", ".join(filter(None, (called(f, value) for f, value in reversed(where.items()))))
+        panels.append(Panel(ax, name, measure, lines))
     _name_panels(fig, spec, rows, columns, int(13 * size[0]))
     shown = looks(plan, usual, spec.lines)
     if is_alone(entries[-1]):
-        shown |= {spec.alone[1]: style.Look(style.TEXT, (0, (3, 1.5)), "X", 1.3)}
+        look = style.Look(style.TEXT, (0, (3, 1.5)), "X", 1.3)
+        shown |= {spec.alone[1]: style.own_look(str(spec.alone[1]), look)}
     return Grid(fig, panels, shown, spec)
 
 

@@ -28,7 +28,7 @@ from hindsight.figures.tables import (
 #: By cell, a measure's value of each run `[run]` or, if the table has bounds, the value with these.
 Values = Mapping[Key, Array]
 Places = Mapping[float, Sequence[Key]]  # the cells at each place of an axis
-Spread = tuple[float, float, float]  # a value and the bounds of its interval, or NaN
+Spread = tuple[float, ...]  # a value and the bounds of its interval, or NaN
 #: Height in inches of a row of `intervals`, and of each of its lines.
 ROW, LINE = 0.1, 0.09
 BARS = {
@@ -103,9 +103,10 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     for panel in grid.panels:
         for order, (line, entries) in enumerate(panel.lines.items()):
             aside = min(0.12, 0.3 / len(panel.lines)) * step * (order - (len(panel.lines) - 1) / 2)
-            _draw_along(
+            points = _draw_along(
                 panel, found[panel.measure], entries, spec.x, at, grid.looks[line], aside, never
             )
+            _record(panel, called(spec.lines, line), spec.x, points)
         if spec.shade:
             panel.ax.axvspan(*spec.shade, color=style.BAND, linewidth=0, zorder=0)
         if spec.mark_best and panel.entries:
@@ -145,12 +146,12 @@ def _draw_along(
     look: style.Look,
     aside: float,
     never: set[Key],
-) -> None:
-    """Draw one line: its means, their intervals, and each condition."""
+) -> dict[Any, Spread]:
+    """Draw one line: its means, their intervals, and each condition; return them by x."""
     ax = panel.ax
     there = [(at[value(e, x)], key_of(e)) for e in entries if key_of(e) in found]
     if not there:
-        return
+        return {}
     by_place: dict[float, list[Key]] = {}
     conditions: dict[str, list[tuple[float, float]]] = {}
     for place, key in sorted(there, key=lambda item: item[0]):
@@ -159,12 +160,21 @@ def _draw_along(
         conditions.setdefault(key[2], []).append((place, middle))
     for points in conditions.values() if len(conditions) > 1 else ():
         ax.plot(*zip(*points, strict=True), color=look.colour, linewidth=0.6, alpha=0.4, zorder=1)
-    places, middle, low, high = np.array(_spreads(panel.measure, found, by_place, aside)).T
+    spreads = _spreads(panel.measure, found, by_place, aside)
+    places, middle, low, high = np.array(spreads).T
     ax.vlines(places, low, high, color=look.colour, linewidth=1.3, alpha=0.75, zorder=2)
     ax.plot(places, middle, **look.drawn(linewidth=1.6, markersize=4.5, zorder=3))
     if len(conditions) == 1 and never:
         lost = [i for i, keys in enumerate(by_place.values()) if keys[0] in never]
         ax.plot(places[lost], middle[lost], "x", color=style.ALARM, markersize=7, zorder=4)
+    numbers = {place: number for number, place in at.items()}
+    return {numbers[place]: own[1:] for place, own in zip(by_place, spreads, strict=True)}
+
+
+def _record(panel: Panel, line: str, x: str, points: Mapping[Any, Spread]) -> None:
+    mean, low, high = np.array(list(points.values())).reshape(-1, 3).T
+    style.record(panel.name, measure=panel.measure.label, line=line, **{x: list(points)},
+                 mean=mean, low=low, high=high)  # fmt: skip
 
 
 def _best_and_never(tables: Tables) -> tuple[dict[str, dict[Any, Any]], set[Key]]:
@@ -202,6 +212,7 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     found = read(tables, spec)
     entries = list({key_of(e): e for panel in grid.panels for e in panel.entries}.values())
     rows = values(tables.plan, entries, facet)
+    names = [called(facet, row).replace("\n", ", ") for row in rows]
     together = facet == "place" and len(rows) > 1
     keys = set().union(*found.values())
     there = {value(e, spec.lines) for e in entries if key_of(e) in keys}
@@ -220,8 +231,10 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
                 _draw_runs(panel.ax, own, places, look, aside)
             if together:
                 places[len(rows)] = [key_of(e) for e in mine]
-            _draw_rows(panel, own, places, look, aside)
-        _finish_rows(panel, [called(facet, row).replace("\n", ", ") for row in rows], together)
+            points = _draw_rows(panel, own, places, look, aside)
+            whole = [*names, called("place", ALL)]
+            _record(panel, called(spec.lines, line), "row", {whole[y]: points[y] for y in points})
+        _finish_rows(panel, names, together)
     for panel in grid.panels[1:]:
         panel.ax.tick_params(labelleft=False)
     lines = 1 if facet == spec.lines else len(looks)
@@ -241,14 +254,17 @@ def _draw_runs(ax: Axes, found: Values, places: Places, look: style.Look, aside:
                    linewidth=0.7, alpha=0.35, zorder=1)  # fmt: skip
 
 
-def _draw_rows(panel: Panel, found: Values, places: Places, look: style.Look, aside: float) -> None:
-    """Draw a line's mean and interval in each row."""
+def _draw_rows(
+    panel: Panel, found: Values, places: Places, look: style.Look, aside: float
+) -> dict[int, Spread]:
+    """Draw a line's mean and interval in each row; return them by row."""
     if not (rows := _spreads(panel.measure, found, places, aside)):
-        return
+        return {}
     y, middle, low, high = np.array(rows).T
     panel.ax.hlines(y, low, high, color=look.colour, linewidth=1.6, alpha=0.8, zorder=2)
     panel.ax.plot(middle, y, color=look.colour, marker=look.marker, linestyle="none",
                   markersize=4.8, zorder=3, clip_on=False)  # fmt: skip
+    return {round(row[0] - aside): row[1:] for row in rows}
 
 
 def _finish_rows(panel: Panel, rows: Sequence[str], together: bool) -> None:
@@ -259,7 +275,7 @@ def _finish_rows(panel: Panel, rows: Sequence[str], together: bool) -> None:
         last = together and edge == len(rows)
         ax.axhline(edge - 0.5, color=style.FAINT if last else style.LINES, linewidth=0.6)
     ax.grid(False, axis="y")
-    named = ax.get_title().replace("\n", " ") == panel.measure.label
+    named = ax.get_title().replace("\n", " ") == style.label(panel.measure.label)
     ax.set(xlabel="" if named else panel.measure.label, ylabel="")
     if panel.measure.limits:
         low, high = panel.measure.limits

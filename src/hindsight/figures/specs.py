@@ -94,6 +94,26 @@ class LookSpec(Spec):
     width: Positive = 1.5
 
 
+class OwnLook(LookSpec):
+    """A change to the look of a line; what is not given stays."""
+
+    colour: Annotated[str, Field(pattern="^#[0-9A-Fa-f]{6}$")] = "#000000"
+
+
+class OwnStyle(Spec):
+    """The content of the file that `hindsight figures --style` takes.
+
+    Attributes:
+        looks: by the name of an arm or of a swept word, as the legend has it.
+        palette: of seaborn or matplotlib, for swept numbers, from light to dark.
+        labels: what to write instead of a label, by the label.
+    """
+
+    looks: dict[str, OwnLook] = Field(default={})
+    palette: str = "viridis_r"
+    labels: dict[str, str] = Field(default={})
+
+
 class Method(LookSpec):
     """The name and look of arms with these keys."""
 

@@ -12,7 +12,7 @@ import pandas as pd
 from hindsight.analysis.summarise import level_text, read_table
 from hindsight.figures import names
 from hindsight.figures.specs import MEASURES, FigureSpec, Measure
-from hindsight.figures.style import WORDS, Look, arm_look, method_of, swept_looks
+from hindsight.figures.style import WORDS, Look, arm_look, label, method_of, own_look, swept_looks
 
 CELL = ["arm", "level", "condition"]
 MEASURE = "measure"  # the facet of a figure's measures; others are facets of the plan's entries
@@ -108,7 +108,7 @@ def look_of(plan: Mapping[str, Any], arm: str) -> Look:
     methods = {entry["arm"]: method_of(entry) for entry in reversed(plan["entries"])}
     method = methods.get(arm, arm)
     first = next((a for a in plan["arms"] if methods.get(a) == method), arm)
-    return arm_look(method if first == arm else f"{method}: {arm}")
+    return own_look(arm, arm_look(method if first == arm else f"{method}: {arm}"))
 
 
 def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
@@ -176,12 +176,12 @@ def _rank(entry: Entry) -> tuple[float, ...]:
 def called(facet: str, value: Any) -> str:
     """Return the name of a facet's value on a figure."""
     if facet == MEASURE:
-        return MEASURES[value].label
+        return label(MEASURES[value].label)
     if facet == "spawn":
-        return names.SPAWNS.get(value, "")
+        return label(names.SPAWNS.get(value, ""))
     if facet in ("prey", "place"):
-        return names.PREYS.get(value, names.place_name(value, "\n"))
-    return value if isinstance(value, str) else names.level_label({facet: value})
+        return label(names.PREYS.get(value, names.place_name(value, "\n")))
+    return label(value if isinstance(value, str) else names.level_label({facet: value}))
 
 
 def looks(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> dict[Any, Look]:

@@ -149,9 +149,8 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         runs = pd.DataFrame(reduce_cell(cell).runs)
     returns, success = runs["final_evaluation_return"], runs["final_evaluation_success"]
     solved = runs["solve_step"].dropna()
-    learned = f"{len(solved)} of {len(runs)} (95% of 100 episodes, with exploration noise)"
-    if len(solved):
-        learned += f", after {np.median(solved):,.0f} steps (median)"
+    after = f" after {np.median(solved):,.0f} steps (median)" if len(solved) else ""
+    learned = f"{len(solved)} of {len(runs)} runs{after}: 95% success over 100 training episodes"
     found = spec.hash if home == Path(RESULTS).absolute() else str(files["policies"])
     policy, env = shlex.quote(found), spec.environment.id
     named = f" --env {shlex.quote(env)}" if wants_naming(env) else ""
@@ -162,9 +161,10 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     best = f"best policy    {files['best']}  (each run at its best evaluation)"
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
-        f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations",
-        f"success rate   {shown(success.mean(), '.0%')}",
-        f"solved in training  {learned}",
+        f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations, "
+        "without exploration noise",
+        f"success rate   {shown(success.mean(), '.0%')}, in the same evaluations",
+        f"solved         {learned}, with exploration noise",
         f"training took  {duration(cell.metadata['seconds'])}, and evaluations "
         f"{duration(cell.metadata.get('evaluation_seconds', 0.0))}",
         f"curves         {files['cells']}",

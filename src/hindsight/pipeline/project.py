@@ -17,10 +17,12 @@ The source is a preset or `published`.
 
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
@@ -53,10 +55,13 @@ SNAKEMAKE_MB = 300  # a cluster job runs two Snakemake processes besides the cel
 #: Prefix of all job names on a cluster (workflow/profiles/slurm).
 JOB_PREFIX = "hindsight"
 CANCEL_SECONDS = 120  # a cluster kills jobs that do not end within about ten seconds
+#: The number of seeds in the name of a cell's file.
+SEEDS = re.compile(r"-(\d+)seeds")
 #: Suffix of the files that make an outdated job run again.
 OUTDATED = ".outdated"
 #: Files that the page is made from besides results; the answer, on its first screen, may be absent.
 DEVIATIONS = "docs/deviations.md"
+SCOREBOARD = "REPLICATION.md"
 ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
 
 
@@ -79,15 +84,16 @@ class Project:
         #: The verdicts, and the self-contained HTML page.
         self.claims = f"{self.tables}/claims.json"
         self.page = f"{self.folder}/report.html"
-        #: REPLICATION.md and the folder of its appendix; for published results, the repository's.
-        self.scoreboard = "REPLICATION.md" if self.published else f"{self.folder}/REPLICATION.md"
+        #: The scoreboard and the folder of its appendix; for published results, the repository's.
+        self.scoreboard = SCOREBOARD if self.published else f"{self.folder}/REPLICATION.md"
         self.appendix = (PUBLISHED if self.published else Path(self.folder)) / "appendix"
         self.papers = f"{self.tables}/papers.json"
         #: Episodes for the figure of the environment: made from policies, or published.
         self.episodes = str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
         #: The authors' learning curves, shown in the main figure and the pages.
         self.authors = [str(AUTHORS)] if AUTHORS.exists() else []
-        self.answer = [name for name in ANSWER if Path(name).exists()]
+        compared = [] if self.published else [SCOREBOARD]
+        self.answer = [name for name in (*ANSWER, *compared) if Path(name).exists()]
         self._main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, [])}
         #: Holds the lock from `begin` to `end`.
         self._locks = ExitStack()
@@ -111,6 +117,22 @@ class Project:
     def missing(self) -> list[str]:
         """Names of the cells without curves."""
         return [name for name in self.plan.cells if name not in self.there]
+
+    @cached_property
+    def taken_over(self) -> str:
+        """Say how many missing cells take over runs of one with other seeds; "" if none does."""
+        there = files_below(TRAINED / "cells")
+        seeds = {int(words[1]) for file in there if (words := SEEDS.search(file))}
+
+        def others(spec: CellSpec) -> Iterator[str]:
+            return (file_name(spec.model_copy(update={"seeds": n})) for n in seeds)
+
+        missing = self.missing if self.trains else []
+        names = [name for name in missing if not there.isdisjoint(others(self.plan.cells[name]))]
+        if not names:
+            return ""
+        cells = f"{len(names)} of the {len(self.missing)} cells to be trained"
+        return f"{cells} take over runs from a cell with more or fewer seeds, such as {names[0]}."
 
     def cells_of(self, experiment: str) -> list[str]:
         """Curves behind an experiment's tables; only existing ones if nothing is trained.

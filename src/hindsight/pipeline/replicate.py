@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from hindsight.io.interruption import PARENT, noticed
 from hindsight.library.train import duration
-from hindsight.pipeline.project import Project, files_below, lock, must_be_in_its_clone
+from hindsight.pipeline.project import SCOREBOARD, Project, files_below, lock, must_be_in_its_clone
 from hindsight.report.definitions import must_fit
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.cost import seconds
@@ -92,6 +92,8 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
     else:
         cells, missing = project.plan.cells, project.missing
         yield f"Preset {project.source}: {len(missing)} of {len(cells)} cells are to be trained."
+        if project.taken_over:
+            yield project.taken_over
         if missing:
             left = sum(seconds(cells[name]) for name in missing)
             n = len(os.sched_getaffinity(0))
@@ -242,13 +244,18 @@ def _what_came_out(project: Project) -> None:
     """Print the verdicts, and where the results are, unless only other files were requested."""
     if not _is_current(project) or any(line.startswith(DRY_RUN) for line in _lines(LOG)):
         return
-    print("\nThe claims")
-    reasons: set[str] = set()
-    for row in json.loads(Path(project.claims).read_text(encoding="utf-8")):
-        print(f"  {row['claim']} {row['fidelity']:9} {row['verdict']:10} {row['sentence']}")
-        if row["why"] and row["why"] not in reasons:  # claims can share a reason
-            reasons.add(row["why"])
-            print(f"     {row['why']}")
+    from hindsight.report import words
+
+    rows = json.loads(Path(project.claims).read_text(encoding="utf-8"))
+    known = words.published(Path(SCOREBOARD))
+    found, sentence, rest = words.tested(rows, known)
+    print(f"\nThe papers' claims: {sentence}.")
+    for row in found:
+        verdict, claim = row["verdict"], (row["claim"], words.reading(row))
+        print(f"  {claim[0]:3} {claim[1]:9} {verdict:3} {row['sentence']}", end="")
+        print("" if known.get(claim, verdict) == verdict else f" (published: {known[claim]})")
+    if rest:
+        print(f"  Not tested (the page says why): {rest}")
     print(f"\nFigures    {project.folder}/*.png")
     print(f"Tables     {project.tables}/*/summary.csv")
     print(f"Scoreboard {project.scoreboard}")

@@ -15,11 +15,12 @@ from typing import Any
 
 import jinja2
 
+from hindsight import __version__
 from hindsight.analysis import authors
 from hindsight.analysis.summarise import level_text, plans_in, read_table
 from hindsight.claims.data import CLAIMS, PAPERS, Claim
 from hindsight.figures.names import level_label, network_note
-from hindsight.figures.specs import ENDINGS, FIGURES, specs_of
+from hindsight.figures.specs import DOCUMENT, ENDINGS, FIGURES, specs_of
 from hindsight.io.files import write_if_changed
 from hindsight.io.records import RECORD, read_record, record_of
 from hindsight.report import coverage, present, words
@@ -38,6 +39,9 @@ SHOWN_ROWS = 16
 DEVIATIONS, FINDINGS = Path("docs/deviations.md"), Path("docs/findings.md")
 #: The first screen of report.html shows the published findings, whichever results are judged below.
 README, FILM = Path("README.md"), Path("docs/with_and_without.gif")
+CITATION = Path("CITATION.cff")
+#: The published verdicts, with which one's own are compared.
+SCOREBOARD = Path("REPLICATION.md")
 HERO = "learned_described"
 #: Pages of the appendix without an experiment; names of experiments start with a letter.
 CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
@@ -324,10 +328,12 @@ def render_html(texts: Texts, path: Path) -> str:
     hero = Path(f"figures/published/{HERO}.png")
     if hero.exists():
         captions.setdefault(hero, FIGURES[HERO].caption)
-    page = Page(path, captions, places)
+    common = [" ".join(text.split()) for text in DOCUMENT.words.values()]
+    page = Page(path, captions, places, common)
     page.ids |= {"main", "answer", "which", "rules", "experiments", "deviations", "produced"}
     bullets = "".join(re.findall(r"^- .*\n(?:  .*\n)*", section(README, "What was found"), re.M))
     # Figures are embedded where they first occur, so the parts are rendered in the page's order.
+    own = None if report.source == "published" else _own(report, page, texts.markdown)
     answer = {
         "bullets": page.add(bullets, README),
         "hero": page.add(f"![]({hero})", README) if hero.exists() else "",
@@ -348,9 +354,23 @@ def render_html(texts: Texts, path: Path) -> str:
     deviations = page.add(report.deviations, DEVIATIONS, deeper=1, images=False)
     produced = page.add(texts.of(PRODUCED_PAGE, short=1), pages[PRODUCED_PAGE], deeper=1)
     return _render(
-        "page.html.j2", report, answer=answer, text=text, rules=rules, chapters=chapters,
-        deviation_text=deviations, produced=produced,
+        "page.html.j2", report, home=link(README, path), cite=link(CITATION, path),
+        version=__version__, dated=max(claim.dated for claim in CLAIMS.values()), own=own,
+        answer=answer, text=text, rules=rules, chapters=chapters, deviation_text=deviations,
+        produced=produced,
     )  # fmt: skip
+
+
+def _own(report: Report, page: Page, markdown: Path) -> dict[str, Any]:
+    """Return what one's own results say, with which the page opens."""
+    known = words.published(SCOREBOARD)
+    verdicts = [row for judged in report.claims for row in judged.verdicts.values()]
+    rows, sentence, rest = words.tested(verdicts, known)
+    pictures = (judged.pictures.get(row["fidelity"]) for row in rows for judged in report.claims
+                if judged.claim.id == row["claim"])  # fmt: skip
+    shown = next(filter(None, pictures), None)
+    figure = page.add(f"![]({link(shown.path, markdown)})", markdown) if shown else ""
+    return {"rows": rows, "sentence": sentence, "rest": rest, "known": known, "figure": figure}
 
 
 def as_text(value: Any) -> str:

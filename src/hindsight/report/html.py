@@ -7,7 +7,7 @@ import base64
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -15,6 +15,9 @@ from pathlib import Path
 import markdown_it
 from markdown_it.token import Token
 from PIL import Image
+
+#: Pictures with more pixels in a row are shown larger than a telephone, and scroll there.
+WIDE = 1000
 
 
 @dataclass
@@ -24,11 +27,14 @@ class Page:
     Attributes:
         captions: the captions of the figures that may be embedded, by file.
         places: the anchors of the Markdown pages that are parts of this one, by file.
+        common: texts that many captions begin with; each is shown once.
     """
 
     path: Path
     captions: Mapping[Path, str]
     places: Mapping[Path, str]
+    common: Collection[str] = ()
+    told: dict[str, str] = field(default_factory=dict)
     embedded: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     tables: int = 0
@@ -44,11 +50,23 @@ class Page:
         tokens = parser.parse(re.sub(r"(?<=\d) (?=\d{3}\b)", "\u00a0", markdown))  # 12 345
         if tokens and tokens[0].tag == "h1":
             del tokens[:3]  # its opening, its text, its closing
+        headers, cell = list[str](), 0
         for i, token in enumerate(tokens):
             if token.type == "heading_open":
                 self._identify(token, tokens[i + 1].content)
             if token.type.startswith("heading"):
                 token.tag = f"h{min(int(token.tag[1]) + deeper, 6)}"
+            if token.type == "th_open":
+                headers.append(tokens[i + 1].content)
+            if token.type == "tr_open":
+                cell = 0
+            if token.type == "td_open":  # on a telephone, its header stands before it
+                token.attrSet("data-label", headers[cell] if cell < len(headers) else "")
+                cell += 1
+            if token.type == "table_open":
+                headers = []
+                if tokens[i + 3].type == "th_open" and tokens[i + 4].content == "id":
+                    token.attrSet("class", "claims")
             if token.type == "th_open" and not tokens[i + 1].content:  # an empty header
                 token.tag = tokens[i + 2].tag = "td"
             if token.children and [c.type for c in token.children] == ["image"]:
@@ -57,7 +75,7 @@ class Page:
                 if inside.type == "link_open":
                     inside.attrSet("href", self._target(str(inside.attrGet("href")), source))
         parser.add_render_rule("image", lambda _, own, i, *__: self._figure(own[i], source))
-        parser.add_render_rule("table_open", lambda *_: self._open_table())
+        parser.add_render_rule("table_open", lambda _, own, i, *__: self._open_table(own[i]))
         parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
         return str(parser.renderer.render(tokens, parser.options, {}))
 
@@ -92,25 +110,40 @@ class Page:
         with Image.open(file) as picture:
             width, height = picture.size
         caption, near = escape(self.captions[file]), escape(link(file, self.path))
+        shown = self._once(self.captions[file], name)
+        size = ' class="wide"' if width > WIDE else ""
+        image_tag = (
+            f'<img loading="lazy" decoding="async" width="{width}" height="{height}" '
+            f'alt="{name}: {caption}" src="{webp(file)}">'
+        )
         return (
-            f'<figure id="figure-{name}"><a href="{near}"><img loading="lazy" decoding="async" '
-            f'width="{width}" height="{height}" alt="{name}: {caption}" src="{webp(file)}"></a>'
-            f"<figcaption>{caption}</figcaption></figure>\n"
+            f'<figure id="figure-{name}"{size}><a href="{near}">{image_tag}</a>'
+            f"<figcaption>{shown}</figcaption></figure>\n"
         )
 
-    def _open_table(self) -> str:
+    def _once(self, caption: str, name: str) -> str:
+        """Return a caption as HTML; what another figure has said before is a link to that."""
+        for text in self.common:
+            if text in caption and self.told.setdefault(text, name) != name:
+                first, rest = self.told[text], escape(caption.replace(text, "").strip())
+                return f'Drawn as <a href="#figure-{first}">{first}</a>. {rest}'.strip()
+        return escape(caption)
+
+    def _open_table(self, table: Token) -> str:
         """Open a table that scrolls within the page, also by keyboard."""
         self.tables += 1
         label = f"Table {self.tables}"
-        return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table>\n'
+        kind = f' class="{table.attrGet("class")}"' if table.attrGet("class") else ""
+        return (
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table{kind}>\n'
+        )
 
 
 def webp(path: Path) -> str:
-    """Return a figure as a data: URL, without loss."""
+    """Return a figure as a data: URL, a quarter as large as its file, which it links to."""
     made = io.BytesIO()
     with Image.open(path) as image:
-        # For lossless images, `quality` is the effort: 100 is 2 % smaller in twice the time.
-        image.convert("RGB").save(made, "WEBP", lossless=True, quality=50)
+        image.convert("RGB").save(made, "WEBP", quality=75)
     return data("webp", made.getvalue())
 
 

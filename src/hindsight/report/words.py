@@ -3,12 +3,14 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 from hindsight.analysis.summarise import level_text
 from hindsight.claims.data import CLAIMS, Change, Claim, Unit
 from hindsight.claims.rules import text
 from hindsight.report import present
+from hindsight.specs.base import Fidelity
 from hindsight.specs.errors import must_agree
 
 Row = Mapping[str, Any]
@@ -61,6 +63,44 @@ def says(row: Row) -> str:
         value = interval(claim.unit, own["measured"])
         choices.append(f"{name[:1].upper()}{name[1:]}: {value}{answer}.")
     return re.sub(r"(?<=\d)%", " %", " ".join([sentence, *choices]))
+
+
+def published(scoreboard: Path) -> dict[tuple[str, str], str]:
+    """Return the verdicts in REPLICATION.md, by claim and `reading`; {} if it does not exist."""
+    found, header = dict[tuple[str, str], str](), list[str]()
+    lines = scoreboard.read_text(encoding="utf-8").splitlines() if scoreboard.exists() else []
+    for line in lines:
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells[:1] == ["id"]:
+            header = cells
+        elif cells and cells[0] in CLAIMS:
+            for name, cell in zip(header, cells, strict=True):
+                if name.partition(",")[0] in get_args(Fidelity):  # a mark and the verdict
+                    found[cells[0], name] = cell.partition(" ")[2]
+    return found
+
+
+def tested(rows: Sequence[Row], known: Mapping[tuple[str, str], str]) -> tuple[list[Row], str, str]:
+    """Return the verdicts that these results decide, how they agree with the published ones
+    (`known`), and the claims that they do not decide.
+    """
+    found = [row for row in rows if row["verdict"] != "not tested"]
+    claims = list(dict.fromkeys(row["claim"] for row in found))
+    rest = list(dict.fromkeys(row["claim"] for row in rows if row["claim"] not in claims))
+    other = {
+        row["claim"]
+        for row in found
+        if known.get((row["claim"], reading(row)), row["verdict"]) != row["verdict"]
+    }
+    parts = [f"{len(claims) or 'no'} claim{'s' * (len(claims) != 1)} tested"]
+    if claims and known and not other:
+        parts[0] += ", all as published" if len(claims) > 1 else ", as published"
+    elif other:
+        same = len(claims) - len(other)
+        parts[0] += f": {same} as published, {len(other)} not ({', '.join(sorted(other))})"
+    if rest:
+        parts.append(f"{len(rest)} need{'s' * (len(rest) == 1)} a larger preset")
+    return found, "; ".join(parts), ", ".join(rest)
 
 
 def interval(unit: str, m: Row, *, wide: bool = False) -> str:

@@ -77,6 +77,9 @@ class Record:
         self._sweep()
         if reuses:
             self.reused = reusable(self.root, self.spec) or NOTHING
+            if runs := self.reused.runs:
+                taken = f"{len(runs)} of {self.spec.seeds} runs are taken over from"
+                print(f"{taken} {self.reused.origin['cell']}", file=sys.stderr)
         return self._resume()
 
     @property
