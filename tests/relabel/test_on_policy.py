@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hindsight.envs.rollout import Trajectories
 from hindsight.relabel import on_policy
-from hindsight.replay.rollout import Trajectories
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 from tests.examples import quick

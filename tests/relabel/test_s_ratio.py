@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from torch import Tensor
 
+from hindsight.envs.rollout import Trajectories
 from hindsight.relabel import s_ratio
 from hindsight.relabel.on_policy import Draws
-from hindsight.replay.rollout import Trajectories
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
 from tests.examples import quick

@@ -11,7 +11,7 @@ import torch
 from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.replay.rollout import Rollout
+from hindsight.envs.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
 from tests.training import test_off_policy

@@ -127,7 +127,7 @@ def _compare(
 
 
 class NativeTask(ABC):
-    """Rewards and goal space of native environments (`relabel.task.Task`)."""
+    """Rewards and goal space of native environments (`envs.task.Task`)."""
 
     def __init__(self, env: "Environments[Any]") -> None:
         self.env = env
