@@ -12,6 +12,7 @@ from gymnasium.spaces import Dict, flatdim
 from numpy.typing import NDArray
 
 import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight.envs.facts import facts_of
 from hindsight.envs.trial import success_in
 from hindsight.specs.base import EnvironmentSpec, Success
 from hindsight.specs.cell import CellSpec
@@ -167,7 +168,7 @@ def episode(
             continue
         said = success_in(info)
         if said is None and isinstance(where, GymnasiumSpec):
-            facts = where.facts
+            facts = facts_of(where)
             said = facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
         reached |= bool(said)
     return returned, steps, np.nan if said is None else float(reached)
