@@ -57,8 +57,9 @@ def _by_run(found: Mapping[Any, float]) -> pd.Series:
 
 
 def _means(strata: Sequence[Array]) -> tuple[Array, Array]:
-    """Return means over seeds `[condition, ...]` of an array `[seed, ...]` per condition, and means
-    over resampled seeds `[condition, draw, ...]`.
+    """Return means over seeds of an array `[seed, ...]` per condition.
+
+    `[condition, ...]`, and those over resampled seeds, `[condition, draw, ...]`.
     """
     means = np.array([own.mean(axis=0) for own in strata])
     return means, np.array([own[draw_seeds(len(own))].mean(axis=1) for own in strata])
@@ -76,8 +77,9 @@ def _tops(rows: pd.DataFrame, spacing: float) -> Array:
 
 
 def highest(evidence: Evidence, *, tie: float, column: Maximum) -> Measured:
-    """P1: count the conditions in which PPO-HER's maximum median return, a column of summary.csv,
-    is the highest or within a tie of it.
+    """P1: count the conditions in which PPO-HER's maximum median return is the highest, or ties.
+
+    `column`: which maximum, a column of summary.csv.
     """
     summary = evidence.table("algorithms", "summary.csv", *FOUR)
     curves = evidence.table("algorithms", "seed_curves.parquet", *FOUR)
@@ -220,8 +222,9 @@ def reaches(evidence: Evidence) -> Measured:
 
 
 def sensitivity(evidence: Evidence) -> Measured:
-    """P5b: measure log2 of the best over the worst maximum median return over all rates, PPO minus
-    PPO-HER, where both learn at some rate. The worst is at least FLOOR.
+    """P5b: measure log2 of the best over the worst maximum median return over all rates.
+
+    PPO minus PPO-HER, where both learn at some rate. The worst is at least FLOOR.
     """
     table = evidence.table("learning_rate", "sensitivity.csv", *BOTH)
     curves = evidence.table("learning_rate", "seed_curves.parquet", *BOTH, over="level")
@@ -358,8 +361,9 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
 
 
 def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
-    """Return log2 of MEHER's steps to learn by condition and seed, with a column per S, where every
-    S has results; and the budget by condition.
+    """Return log2 of MEHER's steps to learn, and the budget by condition.
+
+    The steps are by condition and seed, with a column per S, where every S has results.
     """
     runs = evidence.table("s_ratio", "runs.parquet", "subject", over=S_RATIO)
     budgets = evidence.table("s_ratio", "summary.csv", "subject", over=S_RATIO)
@@ -403,9 +407,9 @@ def _absent(levels: Array) -> list[str]:
 
 
 def lean(levels: Array, values: Array) -> Any:
-    """Return the mean at S > 1/2 minus that at S < 1/2, over levels whose mirror image 1 - S
-    exists; NaN without such a pair.
+    """Return the mean at S > 1/2 minus that at S < 1/2.
 
+    It is over levels whose mirror image 1 - S exists, and NaN without such a pair.
     values: `[..., level]`.
     """
     mirrored = np.isclose(levels[:, None], 1.0 - levels[None, :]).any(axis=1)
@@ -427,8 +431,9 @@ def leaning(evidence: Evidence, *, ends: bool) -> Measured:
 
 
 def meher_gain(evidence: Evidence, *, count: bool, tie: float = 0.0) -> Measured:
-    """M2: measure log2 of PPO-HER's steps to learn over MEHER's, or count the conditions above a
-    tie. S is chosen on the other half of the seeds.
+    """M2: measure log2 of PPO-HER's steps to learn over MEHER's.
+
+    Or count the conditions above a tie. S is chosen on the other half of the seeds.
     """
     wide, budgets = _by_s(evidence)
     odd = wide.index.get_level_values("seed") % 2 == 1
@@ -498,10 +503,10 @@ def targeting(evidence: Evidence) -> Measured:
 def difference(
     evidence: Evidence, *, experiment: str, column: str, once: str | None = None
 ) -> Measured:
-    """M5a: measure a column of runs.parquet, subject minus baseline, paired by seed, mean over the
-    levels of what the experiment varies.
+    """M5a: measure a column of runs.parquet, subject minus baseline, paired by seed.
 
-    `once` is a column that must have a value in some run of the subject.
+    It is the mean over the levels of what the experiment varies. `once` is a column that must have
+    a value in some run of the subject.
     """
     runs = evidence.table(experiment, "runs.parquet", *BOTH, over="level")
     own, other = (select(runs, role) for role in BOTH)

@@ -236,11 +236,10 @@ class GoalFacts(Facts):
     def beyond(
         self, reward: float, achieved: Array, desired: Sequence[Array]
     ) -> tuple[float, float]:
-        """What a reward is beyond that of the goal pursued: what no goal explains, and what the
-        move of the goal by the step explains.
+        """The parts of a reward beyond that of the goal pursued.
 
-        `desired` holds the goals before and after the step.  Rounding errors of the goals are
-        tolerated.
+        Returns what no goal explains, and what the move of the goal by the step explains. `desired`
+        holds the goals before and after the step.  Rounding errors of the goals are tolerated.
         """
 
         def explains(found: NDArray[np.float32]) -> bool:

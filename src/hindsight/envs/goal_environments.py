@@ -163,8 +163,9 @@ class GoalEnvironments(Environment):
         return sum(self.pool.seconds)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The episode number of each environment, and the actions since its start; `lost`: whether
-        the episode cannot go on.
+        """The episode number of each environment, and the actions since its start.
+
+        `lost`: whether the episode cannot go on.
         """
         names = ("episode", "elapsed", "actions", "obs")
         saved = {name: torch.from_numpy(self.pool.rows[name][self._rows]) for name in names}

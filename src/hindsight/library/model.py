@@ -443,7 +443,7 @@ class Model:
             self._board(runs, phase, columns)
 
     def call(self, method: str, *arguments: Any, **options: Any) -> list[list[Any]]:
-        """Call a method of the environments that `learn` uses, as to raise a task's difficulty:
+        """Call a method of the environments that `learn` uses, as to raise a task's difficulty.
 
             model.learn(50_000, callback=lambda model: model.call("set_level", 2))
 

@@ -49,10 +49,10 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """`same` up to rounding; `chaos` if rounding alone moves the numbers about as far, so that
-        nothing can be said; else `OTHER`.
+        """`same` up to rounding; `chaos` if nothing can be said; else `OTHER`.
 
-        Chaos is judged by the median column: the worst may be a loss close to zero.
+        In chaos, rounding alone moves the numbers about as far. It is judged by the median column:
+        the worst may be a loss close to zero.
         """
         if self.middle <= TOLERANCE and self.worst <= WORST:
             return "same"

@@ -1,5 +1,7 @@
-"""Build the pages: REPLICATION.md with the short answers, its appendix with one file per
-experiment, and report.html, which contains everything and works offline.
+"""Build the pages.
+
+REPLICATION.md has the short answers, its appendix one file per experiment, and report.html contains
+everything and works offline.
 
 All pages are rendered by templates from one `Report`. It is read from files only: claims.json, each
 experiment's tables, the figures, the cells' metadata, and the page of deviations.
@@ -58,8 +60,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and, by fidelity, its verdict (the row of claims.json, with the sentence `says`) and
-    its figure, if it was drawn.
+    """A claim and, by fidelity, its verdict and its figure, if it was drawn.
+
+    A verdict is the row of claims.json, with the sentence `says`.
     """
 
     claim: Claim

@@ -74,8 +74,10 @@ class OffPolicyRuns(Runs):
 
     @property
     def rows(self) -> Tensor:
-        """Parameters of every run [run, parameter], for observations that are not standardised:
-        its networks and, if they were trained on standardised ones, the bounds of what they see.
+        """Parameters of every run [run, parameter], for observations that are not standardised.
+
+        They are its networks and, if these were trained on standardised ones, the bounds of what
+        they see.
         """
         rows = self.state.rows
         if self.standardiser is None:
