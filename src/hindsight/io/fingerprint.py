@@ -72,8 +72,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
     """Remove all docstrings from a syntax tree, in place."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            if ast.get_docstring(node, clean=False) is not None:
                 del node.body[0]
     return tree
 

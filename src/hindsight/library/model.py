@@ -39,7 +39,7 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.from_file import cell_of, wants_naming
 from hindsight.specs.gymnasium import NAMESPACE, registered
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
-from hindsight.training.cell import must_be_usable, prepare_process
+from hindsight.training.cell import check_device, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import FORMAT, PolicyFile
@@ -162,7 +162,7 @@ class Model:
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
         device = str(device)
-        must_be_usable(device)
+        check_device(device)
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         self.device, self.workers = device, workers
         self._runs: Runs | None = None

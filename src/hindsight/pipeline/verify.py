@@ -161,10 +161,12 @@ def _nudged(state: Any, factor: float) -> Any:
     return state * factor if getattr(state, "is_floating_point", bool)() else state
 
 
-def must_hold(found: Iterable[Comparison]) -> None:
+def must_hold(comparisons: Iterable[Comparison]) -> None:
     """Raise FileError for published cells that today's code does not reproduce."""
     other = [
-        f"{one.name} ({one.column} by {one.worst:.2g})" for one in found if one.verdict == "OTHER"
+        f"{one.name} ({one.column} by {one.worst:.2g})"
+        for one in comparisons
+        if one.verdict == "OTHER"
     ]
     if other:
         raise FileError(

@@ -217,7 +217,7 @@ def cell_values(
     her: str | None,
     fidelity: str,
     keys: Mapping[str, Any],
-    where: str = "",
+    location: str = "",
     **more: Any,
 ) -> dict[str, Any]:
     """Assemble the values for `CellSpec`, with each of the `keys` in its section.
@@ -225,7 +225,7 @@ def cell_values(
     her: the strategy of hindsight; None: no hindsight.  `fidelity` is that of hindsight, and of the
     environment unless it has its own.
 
-    Raises SpecError, which begins with `where` or the key, for a key that is unknown, or needs
+    Raises SpecError, which begins with `location` or the key, for a key that is unknown, or needs
     hindsight.
     """
     values = {"environment": {**environment}, "algorithm": {"name": algorithm}, **more}
@@ -237,23 +237,23 @@ def cell_values(
     elif not ALGORITHMS[algorithm].on_policy and keys.keys() & set(WITHOUT_HINDSIGHT):
         values["replay"] = {}
     for key, value in keys.items():
-        _put(values, key, value, where or f"{key}={value}")
+        _put(values, key, value, location or f"{key}={value}")
     return values
 
 
-def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set a key in its section of a cell's values; SpecError, from `where` on, if it is unknown."""
+def _put(values: dict[str, Any], key: str, value: Any, location: str) -> None:
+    """Set a key in its section of a cell's values; SpecError if it is unknown."""
     if key in ("early_end", "first_seed"):
         values[key] = value
         return
     if key == "fidelity":
         raise SpecError(
-            f"{where}: 'fidelity' is given by `fidelities` in an experiment, and as "
+            f"{location}: 'fidelity' is given by `fidelities` in an experiment, and as "
             "fidelity=released in `hindsight train`"
         )
     if key in ("seeds", "steps"):
         raise SpecError(
-            f"{where}: {key!r} is given by `{key}` in a preset or `select`, by --{key} in "
+            f"{location}: {key!r} is given by `{key}` in a preset or `select`, by --{key} in "
             "`hindsight train`, and by an argument in Python"
         )
     for section in SECTIONS:
@@ -263,13 +263,13 @@ def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     home = next((section for section in SECTIONS if key in KEYS[section]), None)
     if home is None:
         known = {"first_seed", "early_end"}.union(*KEYS.values())
-        raise SpecError(f"{where}: unknown option {key!r}{guess(key, known)}")
+        raise SpecError(f"{location}: unknown option {key!r}{guess(key, known)}")
     if home in values:
         part = values[home]
         names = sorted(model_of(home, part).model_fields)
         who = part.get("name") or part.get("id") or home
-        raise SpecError(f"{where}: unknown option {key!r}; {who} has {', '.join(names)}")
-    raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
+        raise SpecError(f"{location}: unknown option {key!r}; {who} has {', '.join(names)}")
+    raise SpecError(f"{location}: {key!r} needs hindsight: set a strategy (her)")
 
 
 def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) -> None:

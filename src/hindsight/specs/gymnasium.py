@@ -29,7 +29,7 @@ from hindsight.specs.base import MOST, EnvironmentSpec, Few, Success
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.own_code import digest_of, versions_of
-from hindsight.specs.robots import quicken
+from hindsight.specs.robots import cache_joint_addresses
 from hindsight.specs.spaces import Actions, action_choices
 
 #: Namespace of the ids under which objects given as environments are registered in a process.
@@ -267,7 +267,7 @@ class GymnasiumSpec(EnvironmentSpec):
                 ) from None
             what = f"{self.id}: making it with {self.kwargs} failed"
             raise EnvironmentFailure.of(what, error) from error
-        quicken(env)
+        cache_joint_addresses(env)
         env.close = partial(_close, env.close)  # type: ignore[method-assign]
         return env
 

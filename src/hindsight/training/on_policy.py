@@ -226,7 +226,7 @@ class OnPolicyRuns(Runs):
                 return generator.gumbel(size=size)
             return generator.standard_normal(size, np.float32)
 
-        noise = self.drawn(Purpose.POLICY, self.iteration, draw)
+        noise = self.from_streams(Purpose.POLICY, self.iteration, draw)
         return noise.float().movedim(0, 1).contiguous()
 
     def evaluate(self) -> dict[str, Tensor]:
