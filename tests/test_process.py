@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import program
+from tests.support.commands import program
 
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 TRAIN = ("train", "hidden=8", "--seeds", "1", "--steps", "2048")

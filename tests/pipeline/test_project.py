@@ -16,7 +16,7 @@ from hindsight.specs.config import TRAINED, load
 from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
-from tests.commands import program
+from tests.support.commands import program
 from tests.training import small
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,6 @@ from hindsight.relabel import s_ratio
 from hindsight.relabel.on_policy import Draws
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
-from tests.examples import quick
 from tests.relabel.reference import (
     CPU,
     KINDS,
@@ -33,6 +32,7 @@ from tests.relabel.reference import (
     entry,
     of_untrained_policies,
 )
+from tests.support.examples import quick
 
 SHARES = [i / 20 for i in range(21)]
 TARGETS = st.lists(st.sampled_from(SHARES), min_size=3, max_size=3)  # of up to three runs

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.browser import probed
 from tests.report.conftest import policy
-from tests.wants import wants
+from tests.support.browser import probed
+from tests.support.wants import wants
 
 ROOT = Path(__file__).parents[2]
 AXE_VERSION = "4.14.1"
