@@ -71,9 +71,9 @@ def _is_module(name: str) -> bool:
 def without_docstrings(tree: ast.Module) -> ast.Module:
     """Remove all docstrings from a syntax tree, in place."""
     for node in ast.walk(tree):
-        has_one = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        if has_one and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            has_one = ast.get_docstring(node, clean=False) is not None
+            del node.body[:has_one]
     return tree
 
 
