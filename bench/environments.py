@@ -2,7 +2,7 @@
 
     python bench/environments.py
 
-Ours also observes robots sooner than gymnasium-robotics does (`envs/robots.py`).  Time is the
+Ours also observes robots sooner than gymnasium-robotics does (`specs/robots.py`).  Time is the
 wall's, since what is asked is whether several processes are quicker: the machine must have nothing
 else to do.
 """

@@ -9,8 +9,8 @@ import pytest
 import torch
 from filelock import FileLock
 
-from tests.commands import program
-from tests.configuration import copy_project, environment_of
+from tests.support.commands import program
+from tests.support.configuration import copy_project, environment_of
 
 #: What takes longest, by file.  It is begun first: `make test` gives a file to one process, and no
 #: process is to be alone with a long one at the end.

@@ -19,7 +19,7 @@ from hindsight.library.train import outcome, policy_called, spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
 from hindsight.specs.errors import SpecError
 from hindsight.training.watch import animate
-from tests.commands import hindsight, program
+from tests.support.commands import hindsight, program
 
 SMALL = ["hidden=8", "--seeds", "2", "--steps", "4096", "prey=repel", "n_dims=2"]
 

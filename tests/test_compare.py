@@ -14,8 +14,8 @@ from hindsight.pipeline.project import Project
 from hindsight.specs.config import PUBLISHED, overrides_of, parse
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan
-from tests import configuration
 from tests.analysis.synthetic import constant, summarise, write_cell
+from tests.support import configuration
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "compare.md"

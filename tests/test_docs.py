@@ -21,8 +21,8 @@ from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 
 from hindsight.cli import app
-from tests.commands import program
-from tests.wants import wants
+from tests.support.commands import program
+from tests.support.wants import wants
 
 ROOT = Path(__file__).parents[1]
 FINDINGS = ROOT / "findings/README.md"

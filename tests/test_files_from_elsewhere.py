@@ -30,8 +30,8 @@ from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import PolicyFile, read_policy
 from tests.analysis.synthetic import write_cell
 from tests.analysis.test_cells import rewrite
-from tests.commands import program
-from tests.examples import quick
+from tests.support.commands import program
+from tests.support.examples import quick
 
 
 @pytest.fixture(autouse=True)

@@ -97,7 +97,7 @@ def test_algorithms_and_environments_have_fingerprints_of_twelve_digits(before):
         ("envs/bit_flipping.py", "elapsed + 1 >=", "elapsed + 2 >=", WITH_BITS),
         ("replay/buffer.py", "def sample(", "def sample(_x, ", OFF_POLICY),
         # Of preys, its own alone; that of these cells rests.
-        ("envs/prey.py", "2 * drawn", "3 * drawn", set()),
+        ("envs/prey.py", "2 * noise", "3 * noise", set()),
         ("envs/prey.py", "velocity[:] = 0", "velocity[:] = 0.0", set(CELLS) - WITH_BITS),
         # What a module does when it is imported.
         ("nn/adam.py", "import torch\n", "import torch\n\ntorch.manual_seed(7)\n", set(CELLS)),

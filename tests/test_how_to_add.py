@@ -21,7 +21,7 @@ from hindsight.specs.environments.predator_prey import SPAWNS
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 from tests.analysis.synthetic import constant, summarise, write_experiment
-from tests.commands import program
+from tests.support.commands import program
 
 PACKAGE = Path(hindsight.__file__).parent
 ROOT = PACKAGE.parents[1]

@@ -18,7 +18,7 @@ from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import read_spec
 from hindsight.training.policies import initial_row
-from tests.commands import hindsight
+from tests.support.commands import hindsight
 
 SRC = Path(__file__).parents[1] / "src"
 #: A module that leaves a file when it is imported, and registers an environment.

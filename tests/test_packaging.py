@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import hindsight
-from tests.commands import program
+from tests.support.commands import program
 
 ROOT = Path(__file__).parents[1]
 

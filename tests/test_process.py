@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import program
+from tests.support.commands import program
 
 ROOT = Path(__file__).parents[1]
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from hindsight.specs.config import Config, Size
-from tests import configuration
+from tests.support import configuration
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "config.yaml").read_text(encoding="utf-8")

@@ -238,10 +238,10 @@ def train(
     from hindsight.io.checksums import about
     from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.specs.code import file_name
-    from hindsight.training.cell import Execution, must_be_usable
-    from hindsight.training.finished import changed_versions, diverged_runs, finished
+    from hindsight.training.cell import Execution, check_device
+    from hindsight.training.finished import changed_versions, diverged_runs, load_trained
 
-    trained, files = finished(home, spec), files_of(spec, home)
+    trained, files = load_trained(home, spec), files_of(spec, home)
     if trained and not again:
         changed = changed_versions(trained.origin["versions"])
         but = f", but with {changed}" if changed else ""
@@ -249,7 +249,7 @@ def train(
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
     else:
-        must_be_usable(device)
+        check_device(device)
         execution = Execution(device, workers=workers, again=again)
         callbacks: list[Any] = []
         if checkpoint_every is not None:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo
+from hindsight.envs.rollout import Rollout, Trajectories
 from hindsight.nn.adam import Adam
-from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from tests.algorithms.test_ppo_compiled import agent_for, rows_for
 from tests.algorithms.twins import linear, put_row, row_of

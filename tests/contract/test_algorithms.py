@@ -18,7 +18,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.training.policies import agent_of, initial_row, policy_of
 from hindsight.training.runs import runs_of
 from tests.contract.cells import HINDSIGHT, PAIRS, TASKS, cell
-from tests.training.small import assert_same, through_a_file
+from tests.training.small import assert_alone_as_among, assert_resumed_as_whole, assert_same
 
 pairs = pytest.mark.parametrize(("name", "task"), PAIRS)
 each_way = pytest.mark.parametrize("way", [None, HINDSIGHT], ids=["plain", "hindsight"])
@@ -84,39 +84,13 @@ def test_actions_belong_to_the_space_and_runs_share_nothing(name, task):
 @pairs
 @each_way
 def test_a_run_is_the_same_alone_and_among_others(name, task, way):
-    """Over two iterations, after the first of which another run leaves the axis."""
-    spec = cell(name, TASKS[task], way, n_envs=2)
-    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
-    for i in range(2):
-        columns, expected = among.iterate(), alone.iterate()
-        place = among.seeds.index(12)
-        # Larger products may round differently.
-        torch.testing.assert_close(among.rows[place], alone.rows[0], rtol=0, atol=1e-4)
-        its = {column: values[place : place + 1] for column, values in columns.items()}
-        assert_same(its, expected, rtol=1e-3, atol=1e-3)
-        if i == 0:
-            assert not torch.equal(among.rows[0], among.rows[1])
-            among.select(torch.tensor([2, 1]))
-    assert int(columns["updates"][0]) > 0
-    evaluated = {column: values[1:] for column, values in among.evaluate().items()}
-    assert_same(evaluated, alone.evaluate(), rtol=0, atol=0.11)
+    assert_alone_as_among(cell(name, TASKS[task], way, n_envs=2))
 
 
 @pairs
 @each_way
 def test_a_resumed_run_continues_bit_for_bit(name, task, way):
-    spec = cell(name, TASKS[task], way, n_envs=2)
-    whole = runs(spec, 7, 8)
-    whole.iterate()
-    saved = through_a_file(whole.state_dict())
-    resumed = runs(spec, 7, 8)
-    resumed.load_state_dict(saved)
-    for _ in range(2):
-        assert_same(whole.iterate(), resumed.iterate())
-        resumed.evaluate()  # disturbs no training
-    assert_same(whole.evaluate(), resumed.evaluate())
-    assert torch.equal(whole.rows, resumed.rows)
-    assert torch.equal(whole.env.state, resumed.env.state)
+    assert_resumed_as_whole(cell(name, TASKS[task], way, n_envs=2))
 
 
 @pairs

@@ -13,9 +13,9 @@ import pytest
 
 from hindsight.envs.trial import success_in
 from hindsight.specs.errors import SpecError
-from tests.commands import hindsight, started
-from tests.curves import the_curves
 from tests.envs.test_goal_environments import children, gone
+from tests.support.commands import hindsight, started
+from tests.support.curves import the_curves
 
 COMMAND = (
     *("train", "--env", "tests.envs.stubborn:Stubborn-v0", "--algorithm", "sac", "--her", "future"),

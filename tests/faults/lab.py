@@ -21,7 +21,7 @@ import hindsight.training.cell  # noqa: F401
 from hindsight import cli
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
-from tests.permissions import heed_permissions
+from tests.support.permissions import heed_permissions
 from tests.training import small
 
 FORK = multiprocessing.get_context("fork")

@@ -19,10 +19,10 @@ import pandas as pd
 import psutil
 
 from hindsight.nn.numba_cache import folder
-from tests.configuration import environment_of
-from tests.curves import curves
 from tests.faults.lab import demand
 from tests.faults.trainer import cut, flip
+from tests.support.configuration import environment_of
+from tests.support.curves import curves
 
 ROOT = Path(__file__).parents[2]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}

@@ -20,12 +20,12 @@ import torch
 
 from hindsight.io.checkpoints import load
 from hindsight.specs.code import code_of
-from tests.configuration import copy_project
 from tests.conftest import made_once
-from tests.curves import curves
 from tests.faults import pipeline, trainer
 from tests.faults.lab import SPECS, Lab, can_mount, demand, small_disk
 from tests.faults.pipeline import EDITED, HALF, NEW, Project
+from tests.support.configuration import copy_project
+from tests.support.curves import curves
 
 pytestmark = pytest.mark.faults
 

@@ -25,8 +25,8 @@ from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training.cell import Execution, train_cell
-from tests.curves import CLOCKS
 from tests.envs.corridor import Corridor
+from tests.support.curves import CLOCKS
 
 SMALL: dict[str, Any] = {
     "hidden": (8,), "log_interval": 30, "learning_starts": 20, "batch_size": 16, "buffer_size": 500,

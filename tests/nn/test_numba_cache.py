@@ -13,8 +13,8 @@ import pytest
 from filelock import FileLock
 
 from hindsight.nn.numba_cache import ENABLED
-from tests.commands import hindsight
-from tests.curves import the_curves
+from tests.support.commands import hindsight
+from tests.support.curves import the_curves
 
 #: Steps of SAC, which calls many compiled functions, and velocities of a prey, which are one entry
 #: point and one first-class function; what a clock counts, and what they took.

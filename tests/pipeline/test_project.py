@@ -18,8 +18,8 @@ from hindsight.specs.config import TRAINED, load
 from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
-from tests.commands import program, snakemake
-from tests.configuration import environment_of
+from tests.support.commands import program, snakemake
+from tests.support.configuration import environment_of
 from tests.training import small
 
 ROOT = Path(__file__).parents[2]

@@ -31,8 +31,8 @@ from hindsight.training.curves import write_curves
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import read_policy
-from tests import configuration
-from tests.commands import program
+from tests.support import configuration
+from tests.support.commands import program
 
 ROOT = Path(__file__).parents[2]
 

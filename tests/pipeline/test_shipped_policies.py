@@ -15,7 +15,7 @@ from hindsight.specs.config import PUBLISHED
 from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.policies import acting_places, n_parameters, policy_of
 from hindsight.training.policy_files import read_policy
-from tests.commands import hindsight
+from tests.support.commands import hindsight
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.safetensors"))

@@ -22,7 +22,7 @@ from hindsight.algorithms import ppo
 from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.replay.rollout import Rollout, Trajectories
+from hindsight.envs.rollout import Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec

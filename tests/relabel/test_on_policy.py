@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hindsight.envs.rollout import Trajectories
 from hindsight.relabel import on_policy
-from hindsight.replay.rollout import Trajectories
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
-from tests.examples import quick
 from tests.relabel.reference import (
     KINDS,
     Case,
@@ -23,6 +22,7 @@ from tests.relabel.reference import (
     released_advantages,
     released_list,
 )
+from tests.support.examples import quick
 
 STRATEGIES = st.sampled_from(["final", "future", "episode"])
 SHARES = (None, 0.25, 0.45)  # of the box, beyond which some goals lie

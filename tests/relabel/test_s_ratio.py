@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from torch import Tensor
 
+from hindsight.envs.rollout import Trajectories
 from hindsight.relabel import s_ratio
 from hindsight.relabel.on_policy import Draws
-from hindsight.replay.rollout import Trajectories
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
-from tests.examples import quick
 from tests.relabel.reference import (
     CPU,
     KINDS,
@@ -33,6 +32,7 @@ from tests.relabel.reference import (
     entry,
     of_untrained_policies,
 )
+from tests.support.examples import quick
 
 SHARES = [i / 20 for i in range(21)]
 TARGETS = st.lists(st.sampled_from(SHARES), min_size=3, max_size=3)  # of up to three runs

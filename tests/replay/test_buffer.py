@@ -14,7 +14,6 @@ from hindsight.replay.buffer import STEP, Relabelling, ReplayBuffer, RowLayout, 
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
 from hindsight.replay.transitions import Batch
 from hindsight.specs.replay import GOAL_STRATEGIES
-from tests.examples import quick
 from tests.replay.numbered import (
     ACTION,
     OBS,
@@ -29,6 +28,7 @@ from tests.replay.numbered import (
     reward,
     stored_reward,
 )
+from tests.support.examples import quick
 
 
 @dataclass

@@ -20,9 +20,9 @@ from hindsight.io.files import FileError
 from hindsight.replay.buffer import Relabelling, ReplayBuffer
 from hindsight.replay.her import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
-from tests.examples import quick
 from tests.replay.numbered import REST, ROW, Numbered, box, numbers, observed, stored_reward
 from tests.replay.numbered import add as add_to_ring
+from tests.support.examples import quick
 
 
 def add(buffer: HindsightReplayBuffer, number, terminated, truncated, info=None, **changes) -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hindsight.replay.buffer import Relabelling
 from hindsight.replay.prioritized import PrioritizedReplayBuffer, SumTree, annealed
-from tests.examples import quick
 from tests.replay.numbered import GOAL, ROW, add, numbers, reward
+from tests.support.examples import quick
 
 # --- the tree -------------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from hindsight.report.definitions import FACETS, must_fit
 from hindsight.specs.config import Config, load
 from hindsight.specs.errors import SpecError, must_agree, validated
 from hindsight.specs.reading import values_of
-from tests.commands import program
-from tests.configuration import ROOT, copy_project, environment_of
+from tests.support.commands import program
+from tests.support.configuration import ROOT, copy_project, environment_of
 
 FIGURES = specs.TABLE
 PPO_HER, MEHER = (Path(data.__file__).with_name(name) for name in ("ppo_her.yaml", "meher.yaml"))

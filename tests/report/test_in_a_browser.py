@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hindsight.claims.data import CLAIMS
-from tests.browser import probed
 from tests.report.conftest import policy
-from tests.wants import wants
+from tests.support.browser import probed
+from tests.support.wants import wants
 
 ROOT = Path(__file__).parents[2]
 AXE_VERSION = "4.14.1"

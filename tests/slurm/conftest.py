@@ -16,8 +16,8 @@ from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 from hindsight.training.cell import train_cell
-from tests.configuration import copy_project, environment_of
-from tests.curves import curves
+from tests.support.configuration import copy_project, environment_of
+from tests.support.curves import curves
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ import pytest
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import parse
 from hindsight.specs.errors import SpecError
-from tests import configuration
+from tests.support import configuration
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = (

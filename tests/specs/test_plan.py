@@ -11,8 +11,8 @@ from hindsight.specs.config import load, parse
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import Plan, left_out, papers_grids
-from tests import configuration
-from tests.commands import program
+from tests.support import configuration
+from tests.support.commands import program
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"

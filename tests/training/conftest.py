@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hindsight.algorithms import ppo_compiled
-from hindsight.replay.rollout import Rollout
+from hindsight.envs.rollout import Rollout
 
 
 @pytest.fixture

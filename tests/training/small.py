@@ -79,6 +79,42 @@ def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], **tolerance: float) 
         )
 
 
+def assert_alone_as_among(spec: CellSpec) -> None:
+    """Over two iterations, after the first of which another run leaves the axis."""
+    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
+    for i in range(2):
+        columns, expected = among.iterate(), alone.iterate()
+        place = among.seeds.index(12)
+        # Larger products may round differently.
+        torch.testing.assert_close(among.rows[place], alone.rows[0], rtol=0, atol=1e-4)
+        its = {column: values[place : place + 1] for column, values in columns.items()}
+        assert_same(its, expected, rtol=1e-3, atol=1e-3)
+        if i == 0:
+            assert not torch.equal(among.rows[0], among.rows[1])
+            among.select(torch.tensor([2, 1]))
+    assert int(columns["updates"][0]) > 0
+    evaluated = {column: values[1:] for column, values in among.evaluate().items()}
+    assert_same(evaluated, alone.evaluate(), rtol=0, atol=0.11)
+
+
+def assert_resumed_as_whole(spec: CellSpec) -> Any:
+    """Bit for bit, two iterations before and two after; returns the runs that went on."""
+    whole = runs(spec, 7, 8)
+    for _ in range(2):
+        whole.iterate()
+    saved = through_a_file(whole.state_dict())
+    resumed = runs(spec, 7, 8)
+    resumed.load_state_dict(saved)
+    assert resumed.env_steps == whole.env_steps == 2 * whole.rollout_steps
+    for _ in range(2):
+        assert_same(whole.iterate(), resumed.iterate())
+        resumed.evaluate()  # disturbs no training
+    assert_same(whole.evaluate(), resumed.evaluate())
+    assert torch.equal(whole.rows, resumed.rows)
+    assert torch.equal(whole.env.state, resumed.env.state)
+    return whole
+
+
 #: A small cell with three seeds.
 SPEC = CellSpec.model_validate(
     {

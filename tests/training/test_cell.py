@@ -16,7 +16,7 @@ from hindsight.specs.errors import SpecError
 from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.policies import policy_of
-from tests.curves import curves
+from tests.support.curves import curves
 from tests.support.native import play
 from tests.training.small import SPEC, cell_in, interrupted
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hindsight.training.cell import Execution, prepare_process, train_cell
-from tests.curves import curves
+from tests.support.curves import curves
 from tests.training.small import SPEC, interrupted
 from tests.training.test_golden import CELLS, trained
 

@@ -12,8 +12,8 @@ from hindsight.specs.code import file_name
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.on_policy import OnPolicyRuns
-from tests.commands import hindsight
-from tests.curves import CLOCKS
+from tests.support.commands import hindsight
+from tests.support.curves import CLOCKS
 from tests.training import test_off_policy
 from tests.training.small import SPEC
 

@@ -13,7 +13,7 @@ from stable_baselines3 import PPO
 from torch import Tensor
 
 import hindsight.envs  # noqa: F401  (registers the environment)
-from hindsight.replay.rollout import Rollout
+from hindsight.envs.rollout import Rollout
 from tests.training import small
 from tests.training.small import STEPS, runs
 

@@ -20,7 +20,7 @@ from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import read_spec
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.on_policy import OnPolicyRuns
-from tests.curves import curves
+from tests.support.curves import curves
 from tests.training import small
 from tests.training.small import interrupted
 

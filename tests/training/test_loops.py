@@ -11,11 +11,17 @@ import torch
 from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
-from hindsight.replay.rollout import Rollout
+from hindsight.envs.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
 from tests.training import test_off_policy
-from tests.training.small import HINDSIGHT, assert_same, cell, runs, through_a_file
+from tests.training.small import (
+    HINDSIGHT,
+    assert_alone_as_among,
+    assert_resumed_as_whole,
+    cell,
+    runs,
+)
 
 
 def cell_of(name: str, **algorithm: Any) -> CellSpec:
@@ -28,22 +34,7 @@ def cell_of(name: str, **algorithm: Any) -> CellSpec:
 
 @pytest.mark.parametrize("name", [*HINDSIGHT, *test_off_policy.VARIANTS])
 def test_a_seed_alone_equals_itself_among_others(name):
-    """Over two iterations, after the first of which another run leaves the axis."""
-    spec = cell_of(name, n_envs=2)
-    among, alone = runs(spec, 11, 12, 13), runs(spec, 12)
-    for i in range(2):
-        columns, columns_alone = among.iterate(), alone.iterate()
-        place = among.seeds.index(12)
-        # Larger products may round differently: equal up to that.
-        torch.testing.assert_close(among.rows[place], alone.rows[0], rtol=0, atol=1e-4)
-        its = {column: values[place : place + 1] for column, values in columns.items()}
-        assert_same(its, columns_alone, rtol=1e-3, atol=1e-3)
-        if i == 0:
-            assert not torch.equal(among.rows[0], among.rows[1])
-            among.select(torch.tensor([2, 1]))
-    assert int(columns["updates"][0]) > 0
-    evaluated = {column: values[1:] for column, values in among.evaluate().items()}
-    assert_same(evaluated, alone.evaluate(), rtol=0, atol=0.11)
+    assert_alone_as_among(cell_of(name, n_envs=2))
 
 
 @pytest.mark.parametrize("name", [*HINDSIGHT, *test_off_policy.VARIANTS])
@@ -51,20 +42,7 @@ def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
     """Blocks of 5 episodes: the blocks move on before, at and after the interruption."""
     for kind in (PredatorPrey, PointReach, BitFlipping):
         monkeypatch.setattr(kind, "block_size", 5)
-    spec = cell_of(name, n_envs=2)
-    whole = runs(spec, 7, 8)
-    for _ in range(2):
-        whole.iterate()
-    saved = through_a_file(whole.state_dict())
-    resumed = runs(spec, 7, 8)
-    resumed.load_state_dict(saved)
-    assert resumed.env_steps == whole.env_steps == 2 * whole.rollout_steps
-    for _ in range(2):
-        assert_same(whole.iterate(), resumed.iterate())
-        resumed.evaluate()  # it disturbs no training
-    assert_same(whole.evaluate(), resumed.evaluate())
-    assert torch.equal(whole.rows, resumed.rows)
-    assert torch.equal(whole.env.state, resumed.env.state)
+    whole = assert_resumed_as_whole(cell_of(name, n_envs=2))
     assert int(whole.env.episode.min()) > 2 * 5, "several blocks must have passed"
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms import ppo_compiled as ppo
-from hindsight.replay.rollout import Rollout
+from hindsight.envs.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from tests.training.small import HINDSIGHT, cell_in, runs
 

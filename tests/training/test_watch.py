@@ -29,9 +29,9 @@ from hindsight.training.watch import (
     play_hunts,
     write_episodes,
 )
-from tests.commands import hindsight
+from tests.support.commands import hindsight
+from tests.support.wants import wants
 from tests.training.small import cell_in, policy_file
-from tests.wants import wants
 
 
 def cell(prey: Prey = "static", **environment: object) -> CellSpec:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import commands
-from tests.configuration import PARTS, environment_of
+from tests.support import commands
+from tests.support.configuration import PARTS, environment_of
 
 ROOT = Path(__file__).parents[2]
 MINE = """

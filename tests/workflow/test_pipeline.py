@@ -15,10 +15,10 @@ from hindsight.analysis.cells import load_cell
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
 from hindsight.training.cell import train_cell
-from tests import commands
 from tests.analysis.test_cells import rewrite
-from tests.configuration import PARTS, copy_project, environment_of
-from tests.curves import curves
+from tests.support import commands
+from tests.support.configuration import PARTS, copy_project, environment_of
+from tests.support.curves import curves
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ("--config", "preset=smoke")

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Protocol, Self, cast
 import torch
 from torch import Tensor
 
+from hindsight.envs.rollout import Rollout, Trajectories
 from hindsight.nn.adam import Adam
 from hindsight.nn.mlp import MLP
-from hindsight.replay.rollout import Rollout, Trajectories
 from hindsight.replay.transitions import Batch
 from hindsight.specs.base import AlgorithmSpec, EnvironmentSpec
 

@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from hindsight.envs.environment import Environment
+from hindsight.envs.rollout import Cuts, Rollout, Trajectories
 from hindsight.envs.step import Step
 from hindsight.nn.adam import Adam, clip_by_norm_
 from hindsight.nn.cuda_graph import Repeated
 from hindsight.nn.entropy import categorical_entropy, gaussian_entropy
 from hindsight.nn.mlp import MLP, Network, orthogonal_row
-from hindsight.replay.rollout import Cuts, Rollout, Trajectories
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.on_policy import Exploration, OnPolicySpec

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.algorithms.ppo import Agent, Diagnostics, Samples, rollout_of
+from hindsight.envs.rollout import Rollout
 from hindsight.envs.run_axis import Copies, Environments, TaskFunctions, step_once
 from hindsight.envs.step import Step
 from hindsight.nn.adam import Adam
@@ -33,7 +34,6 @@ from hindsight.nn.compiled import (
     tanh,
 )
 from hindsight.nn.numba_cache import compiled, entry_point, for_each_run
-from hindsight.replay.rollout import Rollout
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.on_policy import Exploration
 

@@ -124,12 +124,12 @@ def update(state: TrainState, batch: Batch, noise: Tensor, spec: SACSpec) -> Dia
     alpha = state.log_alpha.exp()
     states = torch.cat([batch.obs, batch.next_obs], dim=1)
     head, pi_inputs = state.pi.forward(states)
-    drawn = squashed.sample(head, noise)
-    states_actions = torch.cat([states, drawn.actions], dim=-1)
+    sampled = squashed.sample(head, noise)
+    states_actions = torch.cat([states, sampled.actions], dim=-1)
 
     # y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
     next_q = state.target_q(for_each(states_actions[:, n:], 2)).view(runs, 2, n).amin(1)
-    next_value = (next_q - alpha * drawn.log_prob[:, n:]).masked_fill_(batch.terminated, 0)
+    next_value = (next_q - alpha * sampled.log_prob[:, n:]).masked_fill_(batch.terminated, 0)
     y = torch.add(batch.rewards, next_value, alpha=spec.gamma)
     q, q_inputs = state.q.forward(for_each(torch.cat([batch.obs, batch.actions], dim=-1), 2))
     q = q.view(runs, 2, n)
@@ -143,7 +143,7 @@ def update(state: TrainState, batch: Batch, noise: Tensor, spec: SACSpec) -> Dia
 
     # J_pi (eq. 9): the mean of alpha log pi(a | s) - min_i Q_theta_i(s, a), with a = f(noise; s)
     # and the updated critics
-    at_s = drawn.first(n)
+    at_s = sampled.first(n)
     q_pi, q_inputs = state.q.forward(for_each(states_actions[:, :n], 2))
     q_pi = q_pi.view(runs, 2, n)
     least, alpha = q_pi.amin(1), alpha[:, 0]

@@ -135,15 +135,15 @@ def learn(
     copy(batch.obs.reshape(-1), policy_layers)
     copy(batch.next_obs.reshape(-1), policy_layers[n * n_obs :])
     head = forward(policy.row, actor_sizes, 2 * n, policy_layers, 2 * n, True)
-    drawn, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
-    _sample(head, noise, drawn, log_prob)
+    sampled, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
+    _sample(head, noise, sampled, log_prob)
 
     # y = r + gamma (min_i Q_i(s', a') - alpha log pi(a' | s'))
     y, bonus = np.empty(n, np.float32), np.empty(n, np.float32)
     for k in range(n):
         bonus[k] = -alpha * log_prob[n + k]
     both_targets = learner.target.reshape(2, -1)
-    targets(both_targets, critic_sizes, batch, drawn[n:], bonus, learner.gamma, layers[0], y)
+    targets(both_targets, critic_sizes, batch, sampled[n:], bonus, learner.gamma, layers[0], y)
     # J_Q (eq. 5), the mean of 1/2 (Q_i(s, a) - y)^2, summed over critics
     fit(
         critics, 2, critic_sizes, batch, y, 0.5, learner.max_grad_norm, layers[0], delta, result,
@@ -154,7 +154,7 @@ def learn(
     # updated critics
     both, q_pi = critics.row.reshape(2, -1), np.empty((2, n), np.float32)
     for i in range(2):
-        copy(q_values(both[i], critic_sizes, batch.obs, drawn[:n], layers[i])[:, 0], q_pi[i])
+        copy(q_values(both[i], critic_sizes, batch.obs, sampled[:n], layers[i])[:, 0], q_pi[i])
     for k in range(n):
         result.actor_loss -= min(q_pi[0, k], q_pi[1, k]) / n
     d_actions, nothing = np.zeros((n, n_actions), np.float32), np.empty(0, np.float32)
@@ -168,7 +168,7 @@ def learn(
             for j in range(n_actions):
                 d_actions[k, j] += d_inputs[k, n_obs + j]
     d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
-    _sample_gradient(head, noise, drawn[:n], d_actions, alpha / n, d_head)
+    _sample_gradient(head, noise, sampled[:n], d_actions, alpha / n, d_head)
     grad = np.empty(last, np.float32)
     backward(policy.row, actor_sizes, n, policy_layers, 2 * n, True, delta, grad)
     result.actor_gradient_norm = descend(policy, grad, learner.max_grad_norm)

@@ -62,8 +62,10 @@ def draw_seeds(n: int, entropy: int | list[int] = 0) -> NDArray[np.int64]:
 
 
 def scaled_curves(cell: Reduced) -> tuple[Array, Array]:
-    """Return steps `[step]` and carried-forward scaled returns `[step, seed]` up to the end of the
-    last run; later steps change neither the maximum nor the time to learn.
+    """Return steps `[step]` and carried-forward scaled returns `[step, seed]`.
+
+    They go up to the end of the last run; later steps change neither the maximum nor the time to
+    learn.
     """
     there = np.flatnonzero(~np.isnan(cell.returns).all(axis=0))
     end = int(there[-1]) + 1 if there.size else 1
@@ -84,8 +86,9 @@ def _m_c(curves: Sequence[tuple[Array, Array]], draws: NDArray[np.int64]) -> Arr
 
 
 def resampled_medians(curve: Array, draws: NDArray[np.int64]) -> Array:
-    """Return medians `[step, draw]` of a curve `[step, seed]`, over the seeds in `draws`
-    `[draw, n]`, ignoring NaN; NaN where all are NaN.
+    """Return medians `[step, draw]` of a curve `[step, seed]`, over the seeds in `draws`.
+
+    draws: `[draw, n]`. NaN is ignored; a median is NaN where all are NaN.
 
     The seeds are sorted once per step. A draw's median lies where the counts of its seeds add up to
     half. Sorting each draw would take fifty times as long.

@@ -13,8 +13,10 @@ from hindsight.analysis.reduce import Array, Columns, Reduced
 
 
 class CommonBudget:
-    """What several cells have in common: the smallest budget in steps; the coarsest grid `[step]`
-    up to it, which may be empty; and that grid's spacing.
+    """What several cells have in common.
+
+    The smallest budget in steps; the coarsest grid `[step]` up to it, which may be empty; and that
+    grid's spacing.
     """
 
     def __init__(self, cells: Sequence[Reduced]) -> None:

@@ -65,11 +65,10 @@ def iqr_at_maximum(values: Array) -> float:
 
 
 def time_to_learn(median: Array, x: Array) -> float:
-    """Return the first `x` (steps or minutes) at which a median curve `[step]`, scaled, reaches
-    0.95 of its own maximum.
+    """Return the first `x` at which a scaled median curve `[step]` has 0.95 of its own maximum.
 
-    This is the papers' definition. It has a value even for a curve that never leaves -1, so it must
-    be read together with the maximum.
+    `x` are steps or minutes. This is the papers' definition. It has a value even for a curve that
+    never leaves -1, so it must be read together with the maximum.
     """
     curve = scaled(median)
     return float(first_at(curve, x, LEARNT_SHARE * curve[maximum_steps(median)[0]]))

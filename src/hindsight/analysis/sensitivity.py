@@ -14,9 +14,10 @@ from hindsight.analysis.reduce import EVERYWHERE, Array, Key, Reduced, grouped
 
 
 def sensitivities(cells: Sequence[tuple[Key, Reduced]]) -> list[Key]:
-    """Return, per fidelity and arm, the worst case over ALL complete conditions, then a row per
-    condition: best and worst scaled maximum median return over the levels, and the sensitivity in
-    per cent.
+    """Return the sensitivities per fidelity and arm.
+
+    First the worst case over ALL complete conditions, then a row per condition: best and worst
+    scaled maximum median return over the levels, and the sensitivity in per cent.
     """
     rows = []
     for cells_of_arm in grouped(cells, "fidelity", "arm").values():

@@ -118,8 +118,10 @@ def over_conditions(replicates: Array) -> Array:
 def probability_of_improvement(
     arm: ArrayLike, baseline: ArrayLike, draws: int = DRAWS
 ) -> tuple[float, Interval]:
-    """Return U / nm of `[seed]` values: P(a run of `arm` beats one of `baseline`), ties half; and
-    its percentile bootstrap interval, NaN with fewer than five seeds.
+    """Return U / nm of `[seed]` values, and its percentile bootstrap interval.
+
+    U / nm is P(a run of `arm` beats one of `baseline`), ties half. The interval is NaN with fewer
+    than five seeds.
     """
     differences = np.subtract.outer(np.asarray(arm, np.float64), np.asarray(baseline, np.float64))
     wins = (np.sign(differences) + 1.0) / 2.0  # [n, m]

@@ -191,8 +191,10 @@ def _summary_row(cell: Reduced, longest: float) -> Key:
 
 
 def _coarse_row(cell: Reduced, common: CommonBudget) -> Key:
-    """Return maxima and time to LEVEL on the coarsest grid of a condition's arms: up to the arm's
-    own end, and (`common`) within the steps that all of them had; NaN without a value.
+    """Return maxima and time to LEVEL on the coarsest grid of a condition's arms.
+
+    Up to the arm's own end, and (`common`) within the steps that all of them had; NaN without a
+    value.
     """
     steps = common.spacing * np.arange(1, cell.budget // common.spacing + 1)
     returns = cell.carried_returns if cell.unit_returns else np.full_like(cell.returns, np.nan)
@@ -346,8 +348,10 @@ def cells_of(plans: Iterable[Path]) -> list[Path]:
 def read_table(
     path: Path, columns: list[str] | None = None, fidelity: str | None = None
 ) -> pd.DataFrame:
-    """Read the rows of a table under one fidelity (None: all), and of a parquet table these columns
-    (NaN where absent); the level of an experiment that varies nothing is the empty string.
+    """Read the rows of a table under one fidelity (None: all).
+
+    Of a parquet table, read these columns (NaN where absent). The level of an experiment that
+    varies nothing is the empty string.
     """
     if path.suffix == ".parquet":
         own = [("fidelity", "==", fidelity)] if fidelity else None

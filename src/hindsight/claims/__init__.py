@@ -46,8 +46,9 @@ class Verdict:
 
 
 def evaluate(directory: Path, experiments: Collection[str] | None = None) -> list[Verdict]:
-    """Return a verdict for every claim under every fidelity found in results/tables/<source>, and
-    for every other network whose experiment is there.
+    """Return a verdict for every claim under every fidelity found in results/tables/<source>.
+
+    Also one for every other network whose experiment is there.
 
     Both fidelities are judged if none is found. Other tables there than those of `experiments`
     (None: all) do not count.

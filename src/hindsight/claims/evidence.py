@@ -97,8 +97,10 @@ def detectable(replicates: Array, n_seeds: int) -> float:
 
 
 def of_values(values: pd.Series, **more: Any) -> Measured:
-    """Measure the mean over conditions, equally weighted, of one value per run, indexed by
-    condition and seed; ahead and behind are the conditions whose own mean is above or below 0.
+    """Measure the mean over conditions, equally weighted, of one value per run.
+
+    `values` are indexed by condition and seed; ahead and behind are the conditions whose own mean
+    is above or below 0.
     """
     if values.empty:
         raise Untested("no condition has results of both sides")
@@ -118,8 +120,9 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The tables of some experiments in results/tables/<source> (None: of all that are there) under
-    one fidelity; `read` holds those read so far.
+    """The tables in results/tables/<source> under one fidelity.
+
+    Those of some experiments (None: of all that are there); `read` holds those read so far.
     """
 
     directory: Path

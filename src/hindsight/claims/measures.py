@@ -59,8 +59,9 @@ def _by_run(found: Mapping[Any, float]) -> pd.Series:
 
 
 def _means(strata: Sequence[Array]) -> tuple[Array, Array]:
-    """Return means over seeds `[condition, ...]` of an array `[seed, ...]` per condition, and means
-    over resampled seeds `[condition, draw, ...]`.
+    """Return means over seeds of an array `[seed, ...]` per condition.
+
+    `[condition, ...]`, and those over resampled seeds, `[condition, draw, ...]`.
     """
     means = np.array([own.mean(axis=0) for own in strata])
     return means, np.array([own[draw_seeds(len(own))].mean(axis=1) for own in strata])
@@ -78,8 +79,9 @@ def _tops(rows: pd.DataFrame, spacing: float) -> Array:
 
 
 def highest(evidence: Evidence, *, tie: float, column: Maximum, experiment: str = MAIN) -> Measured:
-    """P1: count the conditions in which PPO-HER's maximum median return, a column of summary.csv,
-    is the highest or within a tie of it.
+    """P1: count the conditions in which PPO-HER's maximum median return is the highest, or ties.
+
+    `column`: which maximum, a column of summary.csv.
     """
     summary = evidence.table(experiment, "summary.csv", *FOUR)
     curves = evidence.table(experiment, "seed_curves.parquet", *FOUR)
@@ -166,8 +168,9 @@ def first(
 
 
 def _raced(arms: Sequence[pd.DataFrame], time: str) -> Array:
-    """Return log2 of the fastest rival's mean time over the first arm's, of resampled seeds
-    [draw]; NaN where the median run of one of them does not learn.
+    """Return log2 of the fastest rival's mean time over the first arm's [draw of seeds].
+
+    NaN where the median run of one of them does not learn.
     """
     times = pd.concat({i: own.set_index("seed")[time] for i, own in enumerate(arms)}, axis=1)
     logs = {i: _log_time(own, time).droplevel(CONDITION) for i, own in enumerate(arms)}
@@ -259,8 +262,9 @@ def reaches(evidence: Evidence) -> Measured:
 
 
 def sensitivity(evidence: Evidence) -> Measured:
-    """P5b: measure log2 of the best over the worst maximum median return over all rates, PPO minus
-    PPO-HER, where both learn at some rate. The worst is at least FLOOR.
+    """P5b: measure log2 of the best over the worst maximum median return over all rates.
+
+    PPO minus PPO-HER, where both learn at some rate. The worst is at least FLOOR.
     """
     table = evidence.table("learning_rate", "sensitivity.csv", *BOTH)
     curves = evidence.table("learning_rate", "seed_curves.parquet", *BOTH, over="level")
@@ -376,10 +380,10 @@ def tasks_learned(
 
 
 def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
-    """P8: measure the rank correlation of entropy and return after a run's best tenth, in the
-    conditions whose runs lose at least `lost` from it to their last tenth, on average.
+    """P8: measure the rank correlation of entropy and return after a run's best tenth.
 
-    The best of many noisy returns is high by chance.  So even rollouts say which tenth is best, and
+    In the conditions whose runs lose at least `lost` from it to their last tenth, on average.  The
+    best of many noisy returns is high by chance.  So even rollouts say which tenth is best, and
     odd ones what is lost and how return and entropy go together.
     """
     curves = evidence.table(MAIN, "seed_curves.parquet", "subject")
@@ -399,8 +403,10 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
 
 
 def _since_best(curve: pd.DataFrame) -> tuple[float, float, float]:
-    """Return what a run loses from its best tenth to its last, the rank correlation of return and
-    entropy since then, and by how much entropy has risen; NaN for a run of few rollouts.
+    """Return what a run loses from its best tenth to its last, and what entropy does meanwhile.
+
+    That is the rank correlation of return and entropy, and by how much entropy has risen.  NaN for
+    a run of few rollouts.
     """
     returns, entropy = (curve[name].to_numpy() for name in ("return_mean", "policy_entropy"))
     n = len(returns)
@@ -415,8 +421,9 @@ def _since_best(curve: pd.DataFrame) -> tuple[float, float, float]:
 
 
 def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
-    """Return log2 of MEHER's steps to learn by condition and seed, with a column per S, where every
-    S has results; and the budget by condition.
+    """Return log2 of MEHER's steps to learn, and the budget by condition.
+
+    The steps are by condition and seed, with a column per S, where every S has results.
     """
     runs = evidence.table("s_ratio", "runs.parquet", "subject", over=S_RATIO)
     budgets = evidence.table("s_ratio", "summary.csv", "subject", over=S_RATIO)
@@ -460,9 +467,9 @@ def _absent(levels: Array) -> list[str]:
 
 
 def lean(levels: Array, values: Array) -> Any:
-    """Return the mean at S > 1/2 minus that at S < 1/2, over levels whose mirror image 1 - S
-    exists; NaN without such a pair.
+    """Return the mean at S > 1/2 minus that at S < 1/2.
 
+    It is over levels whose mirror image 1 - S exists, and NaN without such a pair.
     values: `[..., level]`.
     """
     mirrored = np.isclose(levels[:, None], 1.0 - levels[None, :]).any(axis=1)
@@ -491,8 +498,9 @@ def meher_gain(
     cap: int | None = None,
     both: bool = False,
 ) -> Measured:
-    """M2: measure log2 of PPO-HER's steps to learn over MEHER's, or count the conditions above a
-    tie. S is chosen on the other half of the seeds.
+    """M2: measure log2 of PPO-HER's steps to learn over MEHER's.
+
+    Or count the conditions above a tie. S is chosen on the other half of the seeds.
 
     cap: a common budget: what happens after so many steps does not count.
     both: without the conditions in which PPO-HER's median run does not learn in time.
@@ -526,8 +534,9 @@ def meher_gain(
 
 
 def _her(evidence: Evidence, budgets: pd.Series) -> tuple[pd.Series, set[str]]:
-    """Return log2 of PPO-HER's steps to learn at the defaults, within budgets by condition, and the
-    conditions in which its median run does.
+    """Return log2 of PPO-HER's steps to learn within budgets, and where its median run learns.
+
+    budgets: by condition.
     """
     runs = evidence.table(MAIN, "runs.parquet", "subject")
     own = evidence.table(MAIN, "summary.csv", "subject")
@@ -572,10 +581,10 @@ def targeting(evidence: Evidence) -> Measured:
 def difference(
     evidence: Evidence, *, experiment: str, column: str, once: str | None = None
 ) -> Measured:
-    """M5a: measure a column of runs.parquet, subject minus baseline, paired by seed, mean over the
-    levels of what the experiment varies.
+    """M5a: measure a column of runs.parquet, subject minus baseline, paired by seed.
 
-    `once` is a column that must have a value in some run of the subject.
+    It is the mean over the levels of what the experiment varies. `once` is a column that must have
+    a value in some run of the subject.
     """
     runs = evidence.table(experiment, "runs.parquet", *BOTH, over="level")
     own, other = (select(runs, role) for role in BOTH)

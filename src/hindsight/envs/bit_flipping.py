@@ -32,7 +32,7 @@ def step(
     state: Numbers,
     elapsed: int,
     action: Numbers,
-    drawn: Numbers,
+    noise: Numbers,
     after: Numbers,
 ) -> int:
     """Flip bits; see `envs.step.STEP` for the arguments.

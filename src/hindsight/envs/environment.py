@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.step import Step
-from hindsight.relabel.task import Task
+from hindsight.envs.task import Task
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.errors import SpecError
 

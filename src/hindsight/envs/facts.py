@@ -29,8 +29,10 @@ from hindsight.envs.trial import (
     success_in,
     tried,
 )
+from hindsight.envs.trial import own_step_limit as own_step_limit  # for the specification
 from hindsight.specs.errors import EnvironmentFailure, SpecError
-from hindsight.specs.spaces import Actions, Array, policy_inputs, policy_outputs, row_of
+from hindsight.specs.gymnasium import Facts, GymnasiumSpec
+from hindsight.specs.spaces import Array, policy_inputs, policy_outputs, row_of
 
 #: Finds a function of goals in an instance of an environment.
 Find = Callable[[gym.Env[Any, Any]], Callable[..., Any] | None]
@@ -170,30 +172,18 @@ def nearby(achieved: Array, desired: Array) -> tuple[Array, Array]:
 # --- what is known of an environment --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Properties of an environment, from its interface and from trying it."""
+@dataclass(frozen=True, kw_only=True)
+class GoalFacts(Facts):
+    """Properties of an environment, and its functions of goals."""
 
-    #: The policy's inputs, in this order: the three goal keys, then other keys with numbers.
-    spaces: Mapping[str, Space[Any]]
-    action: Actions
-    step_limit: int  # steps after which an episode is truncated
     rewards: OfGoals
-    achieved_reward: float  # the reward if achieved and desired goal are equal
-    terminates_on_success: bool
     success_test: SuccessTest
-    #: Messages for the user before training, one sentence each.
-    notes: tuple[str, ...]
 
     def watch(self, env: gym.Env[Any, Any]) -> "Constancy":
         """Watches the functions that decide about goals in an instance that is about to step."""
         return Constancy(
             {"compute_reward": self.rewards, self.success_test.name: self.success_test.asks}, env
         )
-
-    @property
-    def goal(self) -> Space[Any]:
-        return self.spaces["achieved_goal"]
 
     def goal_of(self, obs: Mapping[str, Any], key: str) -> Array:
         """A copy of the goal [*goal] under `key` of an observation."""
@@ -246,11 +236,10 @@ class Facts:
     def beyond(
         self, reward: float, achieved: Array, desired: Sequence[Array]
     ) -> tuple[float, float]:
-        """What a reward is beyond that of the goal pursued: what no goal explains, and what the
-        move of the goal by the step explains.
+        """The parts of a reward beyond that of the goal pursued.
 
-        `desired` holds the goals before and after the step.  Rounding errors of the goals are
-        tolerated.
+        Returns what no goal explains, and what the move of the goal by the step explains. `desired`
+        holds the goals before and after the step.  Rounding errors of the goals are tolerated.
         """
 
         def explains(found: NDArray[np.float32]) -> bool:
@@ -329,9 +318,16 @@ def _compare(name: str, found: Array, where: str, other: Array, elsewhere: str) 
             )
 
 
-def facts_of(
+def facts_of(spec: GymnasiumSpec) -> GoalFacts:
+    """The properties of a specification's environment, which is made once per process."""
+    facts = spec.facts
+    assert isinstance(facts, GoalFacts)
+    return facts
+
+
+def find_facts(
     name: str, make: Callable[[], gym.Env[Any, Any]], terminates: str | None, rest: str
-) -> Facts:
+) -> GoalFacts:
     """Make an environment, inspect its spaces and try it.
 
     Args:
@@ -424,7 +420,16 @@ def facts_of(
         )
     assert env.spec is not None and env.spec.max_episode_steps is not None
     notes, limit = tuple(f"{name}: {line}" for line in lines), env.spec.max_episode_steps
-    return Facts(spaces, action, limit, rewards, best, ends, test, notes)
+    return GoalFacts(
+        spaces=spaces,
+        action=action,
+        step_limit=limit,
+        achieved_reward=best,
+        terminates_on_success=ends,
+        notes=notes,
+        rewards=rewards,
+        success_test=test,
+    )
 
 
 def finite_row(

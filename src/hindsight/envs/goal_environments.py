@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment
-from hindsight.envs.facts import REST
+from hindsight.envs.facts import REST, facts_of
 from hindsight.envs.step import Step
 from hindsight.envs.workers import Call, Pool, place_of
 from hindsight.specs.errors import SpecError, others_code
@@ -42,10 +42,10 @@ class GoalEnvironments(Environment):
 
         Raises EnvironmentFailure if an environment cannot be made or reset.
         """
-        self.spec, self.device, self.facts = spec, torch.device(device), spec.facts
+        self.spec, self.device, self.facts = spec, torch.device(device), facts_of(spec)
         self.observation_size, self.action_size = spec.observation_size, spec.action_size
         self.n_choices = spec.n_choices
-        self.terminates_on_success = spec.facts.terminates_on_success
+        self.terminates_on_success = self.facts.terminates_on_success
         self.keeps_rest, self.any_success = spec.rest == "keep", spec.success == "any"
         self.evaluation = evaluation
         #: Whether the message about rewards that goals do not explain has been printed.
@@ -163,8 +163,9 @@ class GoalEnvironments(Environment):
         return sum(self.pool.seconds)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The episode number of each environment, and the actions since its start; `lost`: whether
-        the episode cannot go on.
+        """The episode number of each environment, and the actions since its start.
+
+        `lost`: whether the episode cannot go on.
         """
         names = ("episode", "elapsed", "actions", "obs")
         saved = {name: torch.from_numpy(self.pool.rows[name][self._rows]) for name in names}

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import SpecError
-from hindsight.specs.spaces import KINDS
+from hindsight.specs.spaces import SUPPORTED_SPACES
 
 Goals = NDArray[np.float64]
 #: (environment, its observation, info) -> a goal [*goal]
@@ -66,7 +66,7 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         self._achieved, self._desired, self._reward = achieved, desired, reward
         self._tolerance, self._terminates, self._seed = tolerance, terminates, seed
         self._info: dict[str, Any] = {}
-        self._flat = not isinstance(env.observation_space, KINDS)
+        self._flat = not isinstance(env.observation_space, SUPPORTED_SPACES)
         own = flatten_space(env.observation_space) if self._flat else env.observation_space
         obs, info = env.reset(seed=0)
         shapes = (np.shape(find(env, obs, info)) for find in (achieved, desired))

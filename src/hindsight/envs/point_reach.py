@@ -27,7 +27,7 @@ def step(
     state: Numbers,
     elapsed: int,
     action: Numbers,
-    drawn: Numbers,
+    noise: Numbers,
     after: Numbers,
 ) -> int:
     """One step of semi-implicit Euler integration; see `envs.step.STEP` for the arguments.

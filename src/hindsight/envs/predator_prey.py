@@ -40,7 +40,7 @@ def step(
     state: Numbers,
     elapsed: int,
     action: Numbers,
-    drawn: Numbers,
+    noise: Numbers,
     after: Numbers,
 ) -> int:
     """One step of the physics (PPO-HER section 4); see `envs.step.STEP` for the arguments.
@@ -71,7 +71,7 @@ def step(
             velocity[i] = state[2 * n + i]
     else:
         d = after[predator : predator + n] - after[n : 2 * n]
-        goal_policy(d, drawn, parameters[DESCRIBED] > 0, velocity)
+        goal_policy(d, noise, parameters[DESCRIBED] > 0, velocity)
     if success:
         return TERMINATED | SUCCESS
     return TERMINATED if elapsed >= parameters[MAX_STEPS] else 0
@@ -188,4 +188,4 @@ class PredatorPrey(Environments[PredatorPreySpec]):
 
     def _make_ready(self, uniform: Numbers) -> None:
         """Use uniform numbers [run, step, env, number] for the coming steps."""
-        self.drawn, self._t = numbers_of(uniform) if uniform.shape[-1] else uniform, 0
+        self.noise, self._t = numbers_of(uniform) if uniform.shape[-1] else uniform, 0

@@ -67,15 +67,15 @@ def scale(v: Numbers, to: float) -> None:
 
 
 @compiled
-def released_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
+def released_orthogonal(v: Numbers, noise: Numbers) -> Numbers:
     """The authors' "orthogonal" vector to v, of length |v|; it is only roughly orthogonal.
 
     u ~ U(0, 1)^n; for a random index j with v_j != 0, u_j becomes -(sum_{i<n} v_i u_i) / v_j.  The
     sum leaves out the last index and includes the old u_j.  v must not be the zero vector.
     """
     n = len(v)
-    u = drawn[VECTOR : VECTOR + n].copy()
-    left = int(drawn[INDEX] * np.count_nonzero(v))
+    u = noise[VECTOR : VECTOR + n].copy()
+    left = int(noise[INDEX] * np.count_nonzero(v))
     partial = 0.0
     for i in range(n - 1):
         partial += v[i] * u[i]
@@ -90,13 +90,13 @@ def released_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
 
 
 @compiled
-def described_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
+def described_orthogonal(v: Numbers, noise: Numbers) -> Numbers:
     """A vector exactly orthogonal to v, of length |v|, in a uniformly distributed direction.
 
     A Gaussian vector minus its component along v.  v must not be the zero vector.
     """
     n = len(v)
-    o = drawn[VECTOR + 2 * n :].copy()
+    o = noise[VECTOR + 2 * n :].copy()
     along = squares = 0.0
     for i in range(n):
         along += o[i] * v[i]
@@ -108,19 +108,19 @@ def described_orthogonal(v: Numbers, drawn: Numbers) -> Numbers:
 
 
 @compiled
-def mix(v: Numbers, least: float, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def mix(v: Numbers, least: float, noise: Numbers, described: bool, velocity: Numbers) -> None:
     """Move along m o + (1 - m) v at top speed, m ~ U(least, 1), o orthogonal to v."""
     n = len(v)
     somewhere = v.copy()
     if np.count_nonzero(v) == 0:  # the zero vector has no orthogonal direction
         for i in range(n):
-            somewhere[i] = 0.01 + 0.99 * drawn[VECTOR + n + i]
+            somewhere[i] = 0.01 + 0.99 * noise[VECTOR + n + i]
     o = (
-        described_orthogonal(somewhere, drawn)
+        described_orthogonal(somewhere, noise)
         if described
-        else released_orthogonal(somewhere, drawn)
+        else released_orthogonal(somewhere, noise)
     )
-    m = least + (1 - least) * drawn[MIX]
+    m = least + (1 - least) * noise[MIX]
     for i in range(n):
         velocity[i] = m * o[i] + (1 - m) * v[i]
     scale(velocity, _top_speed(n))
@@ -139,39 +139,39 @@ def policy(keeps: bool = False) -> Callable[[Callable[..., None]], Policy]:
 
 
 @policy(keeps=True)
-def static(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def static(d: Numbers, noise: Numbers, described: bool, velocity: Numbers) -> None:
     """Do not move."""
     velocity[:] = 0
 
 
 @compiled
-def _anywhere(drawn: Numbers, speed: float, velocity: Numbers) -> None:
+def _anywhere(noise: Numbers, speed: float, velocity: Numbers) -> None:
     """Move along a random vector, uniform in a cube."""
     for i in range(len(velocity)):
-        velocity[i] = 2 * drawn[VECTOR + i] - 1
+        velocity[i] = 2 * noise[VECTOR + i] - 1
     scale(velocity, speed)
 
 
 @policy()
-def random(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def random(d: Numbers, noise: Numbers, described: bool, velocity: Numbers) -> None:
     """Move along a random vector at a random speed, drawn at every step."""
-    _anywhere(drawn, _top_speed(len(d)) * drawn[SPEED], velocity)
+    _anywhere(noise, _top_speed(len(d)) * noise[SPEED], velocity)
 
 
 @policy()
-def attract(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def attract(d: Numbers, noise: Numbers, described: bool, velocity: Numbers) -> None:
     """Move towards the predator and sideways."""
-    mix(d, 0.1, drawn, described, velocity)
+    mix(d, 0.1, noise, described, velocity)
 
 
 @policy()
-def repel(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def repel(d: Numbers, noise: Numbers, described: bool, velocity: Numbers) -> None:
     """Move away from the predator and sideways."""
-    mix(-d, 0.0, drawn, described, velocity)
+    mix(-d, 0.0, noise, described, velocity)
 
 
 @policy()
-def straight_away(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def straight_away(d: Numbers, noise: Numbers, described: bool, velocity: Numbers) -> None:
     """Move straight away from the predator at top speed."""
     for i in range(len(d)):
         velocity[i] = -d[i]
@@ -179,9 +179,9 @@ def straight_away(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers
 
 
 @policy(keeps=True)
-def random_direction(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def random_direction(d: Numbers, noise: Numbers, described: bool, velocity: Numbers) -> None:
     """Move along a random vector at top speed, drawn once per episode."""
-    _anywhere(drawn, _top_speed(len(d)), velocity)
+    _anywhere(noise, _top_speed(len(d)), velocity)
 
 
 def policy_of(prey: str) -> Policy:
@@ -198,9 +198,9 @@ if not TYPE_CHECKING:  # fingerprints skip this: a cell depends only on its own 
 
 
 @entry_point
-def _each(policy: Any, d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def _each(policy: Any, d: Numbers, noise: Numbers, described: bool, velocity: Numbers) -> None:
     for i in range(len(d)):
-        policy(d[i], drawn[i], described, velocity[i])
+        policy(d[i], noise[i], described, velocity[i])
 
 
 def velocities(prey: str, d: Numbers, uniform: Numbers, described: bool) -> Numbers:

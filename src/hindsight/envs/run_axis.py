@@ -34,7 +34,7 @@ TaskSpec = TypeVar("TaskSpec", bound=EnvironmentSpec)
 
 
 @first_class(GOAL_POLICY)
-def at_rest(d: Numbers, drawn: Numbers, described: bool, velocity: Numbers) -> None:
+def at_rest(d: Numbers, noise: Numbers, described: bool, velocity: Numbers) -> None:
     """The goal policy of tasks whose goals do not move."""
 
 
@@ -46,7 +46,7 @@ def _advance(
     state: Numbers,
     elapsed: NDArray[np.int64],
     actions: Numbers,
-    drawn: Numbers,
+    noise: Numbers,
     t: int,
     after: Numbers,
     flags: NDArray[np.int64],
@@ -54,7 +54,7 @@ def _advance(
     """Step all environments; arrays are [run, env, ...], `after` and `flags` are outputs.
 
     parameters: [number], see `Environments.numbers`.
-    drawn: [run, rollout step, env, number], of which step `t` is used.
+    noise: [run, rollout step, env, number], of which step `t` is used.
     """
     runs, envs = elapsed.shape
     for run in range(runs):
@@ -65,7 +65,7 @@ def _advance(
                 state[run, env],
                 elapsed[run, env],
                 actions[run, env],
-                drawn[run, t, env],
+                noise[run, t, env],
                 after[run, env],
             )
 
@@ -88,7 +88,7 @@ class Copies(NamedTuple):
     elapsed: NDArray[np.int64]  # [env]
     episode: NDArray[np.int64]  # [env]
     beginnings: Numbers  # [env, held, obs], first observations; of episode e: index e modulo held
-    drawn: Numbers  # [rollout step, env, number], random numbers of the steps
+    noise: Numbers  # [rollout step, env, number], random numbers of the steps
 
 
 @compiled
@@ -101,8 +101,8 @@ def step_once(
     episode begins.
     """
     state, elapsed = copies.state[env], copies.elapsed[env]
-    drawn = copies.drawn[t, env]
-    flags = task.step(task.goal_policy, task.parameters, state, elapsed, action, drawn, after)
+    noise = copies.noise[t, env]
+    flags = task.step(task.goal_policy, task.parameters, state, elapsed, action, noise, after)
     copies.elapsed[env] += 1
     copy(after, state)
     if flags & (TERMINATED | TRUNCATED):
@@ -127,7 +127,7 @@ def _compare(
 
 
 class NativeTask(ABC):
-    """Rewards and goal space of native environments (`relabel.task.Task`)."""
+    """Rewards and goal space of native environments (`envs.task.Task`)."""
 
     def __init__(self, env: "Environments[Any]") -> None:
         self.env = env
@@ -184,7 +184,7 @@ class Environments(Environment, Generic[TaskSpec]):
     pay = Pay(success=0.0, failure=-1.0, step=-1.0)
     terminates_on_success: bool  # whether achieving the desired goal ends the episode
     parameters: NDArray[np.float64]  # [number], the functions' `parameters` argument
-    drawn: Numbers  # [run, step, env, number], random numbers of this rollout's steps
+    noise: Numbers  # [run, step, env, number], random numbers of this rollout's steps
     _t: int  # index of the next step in this rollout
     goals_move = False  # whether desired goals move during an episode, after the reward
 
@@ -237,8 +237,8 @@ class Environments(Environment, Generic[TaskSpec]):
 
     def advance(self, actions: Tensor) -> Step:
         """Compute one step from `state` and `elapsed` without changing them."""
-        t = self._t if self.drawn.shape[-1] else 0
-        if t >= self.drawn.shape[1]:
+        t = self._t if self.noise.shape[-1] else 0
+        if t >= self.noise.shape[1]:
             raise IndexError("call prepare_rollout first, with at least as many steps")
         self._t += 1
         state, elapsed = self.state.cpu().contiguous().numpy(), self.elapsed.cpu().numpy()
@@ -246,7 +246,7 @@ class Environments(Environment, Generic[TaskSpec]):
         after, flags = np.empty_like(state), np.empty_like(elapsed)
         _advance(
             self.step_function.address, self.goal_policy.address, self.parameters, state,
-            elapsed, chosen.contiguous().numpy(), self.drawn, t, after, flags,
+            elapsed, chosen.contiguous().numpy(), self.noise, t, after, flags,
         )  # fmt: skip
         next_obs, found = (torch.from_numpy(x).to(self.device) for x in (after, flags))
         return Step.of(next_obs, found, self.goal_size)
@@ -265,12 +265,12 @@ class Environments(Environment, Generic[TaskSpec]):
 
         Call `draw_beginnings` at least every `block_size` of them, and `prepare_rollout` before.
         """
-        drawn = self.drawn[run]
-        if not drawn.shape[-1]:
-            drawn = np.empty((n_steps, *drawn.shape[1:]), np.float32)
+        noise = self.noise[run]
+        if not noise.shape[-1]:
+            noise = np.empty((n_steps, *noise.shape[1:]), np.float32)
         parts = (self.state, self.elapsed, self.episode, self.beginnings)
         state, elapsed, episode, beginnings = (x[run].numpy() for x in parts)
-        return Copies(state, elapsed, episode, beginnings, drawn)
+        return Copies(state, elapsed, episode, beginnings, noise)
 
     @property
     def goal_policy(self) -> FirstClass:
@@ -325,7 +325,7 @@ class Environments(Environment, Generic[TaskSpec]):
 
     def _prepare(self) -> None:
         """Start a rollout without random numbers, for the runs on the axis."""
-        self.drawn, self._t = np.empty((len(self.seeds), 1, self.n_envs, 0), np.float32), 0
+        self.noise, self._t = np.empty((len(self.seeds), 1, self.n_envs, 0), np.float32), 0
 
     def _beginning(self) -> Tensor:
         """The first observation of each environment's current episode, [run, env, obs]."""

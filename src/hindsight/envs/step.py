@@ -15,16 +15,16 @@ Numbers = NDArray[np.float32]
 #: Its type for Numba, if it has one axis.
 VECTOR = types.float32[::1]
 
-#: How a goal moves: `(d, drawn, described, velocity)` writes the velocity [n], given the line of
-#: sight d [n] and the random numbers drawn for the step.
+#: How a goal moves: `(d, noise, described, velocity)` writes the velocity [n], given the line of
+#: sight d [n] and the random numbers of the step.
 GOAL_POLICY = types.FunctionType(types.void(VECTOR, VECTOR, types.boolean, VECTOR))
 
-#: One step of one environment: `(goal_policy, parameters, state, elapsed, action, drawn, after)`.
+#: One step of one environment: `(goal_policy, parameters, state, elapsed, action, noise, after)`.
 #:
 #: It writes the successor of `state` [obs] into `after` [obs], which begins with the goal that the
 #: action achieved, and returns a combination of the flags below.  `parameters` describe the task,
 #: `elapsed` is the number of previous steps of the episode, `action` contains the numbers of the
-#: action or one choice, and `drawn` contains the random numbers of the step.
+#: action or one choice, and `noise` contains the random numbers of the step.
 STEP = types.FunctionType(
     types.int64(GOAL_POLICY, types.float64[::1], VECTOR, types.int64, VECTOR, VECTOR, VECTOR)
 )

@@ -87,8 +87,9 @@ def neutral(action: Actions) -> Any:
 
 
 def _stopwatch() -> Callable[[], float]:
-    """Seconds from now on: the processor's, however busy it is with others, or a fifth of the
-    wall's, since a simulator may be another process.
+    """Seconds from now on: the processor's, however busy it is with others.
+
+    Or a fifth of the wall's, since a simulator may be another process.
     """
     cpu, wall = time.process_time(), time.monotonic()
     return lambda: max(time.process_time() - cpu, (time.monotonic() - wall) / 5)

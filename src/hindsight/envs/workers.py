@@ -25,7 +25,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.envs.facts import LARGEST_REWARD, Constancy, finite_row
+from hindsight.envs.facts import LARGEST_REWARD, Constancy, facts_of, finite_row
 from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec, TheOnlyOne
@@ -83,7 +83,7 @@ class Instances:
         self._watches: dict[int, Constancy] = {}
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
-        self.facts = spec.facts
+        self.facts = facts_of(spec)
         #: What is being done, for messages.
         self._doing = ""
 

@@ -178,8 +178,9 @@ def _record(panel: Panel, line: str, x: str, points: Mapping[Any, Spread]) -> No
 
 
 def _best_and_never(tables: Tables) -> tuple[dict[str, dict[Any, Any]], set[Key]]:
-    """Return the rows of best_level.csv by condition, and the cells whose median run never reaches
-    a return of 0.8.
+    """Return the rows of best_level.csv by condition, and the cells that never learn.
+
+    Of those, the median run never reaches a return of 0.8.
     """
     best, summary = tables.read("best_level.csv"), tables.read("summary.csv")
     never = summary[summary["steps_to_0.8"].isna()] if len(summary) else summary

@@ -151,8 +151,9 @@ _MARKERS = "^Dv<>ph8"
 
 
 def method_of(entry: Mapping[str, Any]) -> str:
-    """Return the method of an entry's arm, the first in figures.yaml whose keys it has, or else the
-    arm's own name.
+    """Return the method of an entry's arm.
+
+    It is the first in figures.yaml whose keys the arm has, or else the arm's own name.
     """
     what = {name: entry[name] for name in ("role", "algorithm", "her")} | dict(entry["keys"])
     what |= dict.fromkeys(entry["level"], VARIED)

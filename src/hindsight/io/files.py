@@ -38,8 +38,9 @@ def reason(error: BaseException) -> str:
 
 
 def must_be_regular(path: Path) -> None:
-    """Raise FileError for a special file: reading a pipe would never end, and replacing a device
-    would remove it.
+    """Raise FileError for a special file.
+
+    Reading a pipe would never end, and replacing a device would remove it.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):  # opening a folder raises anyway
         raise FileError(f"{path}: is not a regular file")

@@ -72,12 +72,13 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
     """Remove all docstrings from a syntax tree, also those of attributes, in place."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            node.body[:] = [
-                line
-                for line in node.body
-                if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
-            ]
+            node.body[:] = [line for line in node.body if not _is_docstring(line)]
     return tree
+
+
+def _is_docstring(line: ast.stmt) -> bool:
+    is_constant = isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+    return is_constant and isinstance(line.value.value, str)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Place]]:

@@ -1,5 +1,5 @@
-"""The public library: models with `learn` and `predict`, exportable policies, and replay buffers
-with the interfaces of other libraries.
+"""The public library.
 
-No other package imports from here.
+Models with `learn` and `predict`, exportable policies, and replay buffers with the interfaces of
+other libraries.  No other package imports from here.
 """

@@ -47,7 +47,7 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.from_file import cell_of, wants_naming
 from hindsight.specs.gymnasium import NAMESPACE, registered
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
-from hindsight.training.cell import must_be_usable, prepare_process
+from hindsight.training.cell import check_device, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import FORMAT, PolicyFile
@@ -195,7 +195,7 @@ class Model:
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
         device = str(device)
-        must_be_usable(device)
+        check_device(device)
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         self.device, self.workers = device, workers
         self._learns = threading.Lock()
@@ -500,7 +500,7 @@ class Model:
             self._board(runs, phase, columns)
 
     def call(self, method: str, *arguments: Any, **options: Any) -> list[list[Any]]:
-        """Call a method of the environments that `learn` uses, as to raise a task's difficulty:
+        """Call a method of the environments that `learn` uses, as to raise a task's difficulty.
 
             model.learn(50_000, callback=lambda model: model.call("set_level", 2))
 

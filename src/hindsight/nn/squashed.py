@@ -51,7 +51,7 @@ def sample(head: Tensor, noise: Tensor) -> Sample:
     return Sample(actions, log_prob, deviation, slope, log_std == head_log_std)
 
 
-def gradient(drawn: Sample, d_actions: Tensor, d_log_prob: Tensor) -> Tensor:
+def gradient(sampled: Sample, d_actions: Tensor, d_log_prob: Tensor) -> Tensor:
     """The gradient of a loss with respect to the head, [run, sample, 2 action], at fixed noise.
 
     Args:
@@ -60,7 +60,7 @@ def gradient(drawn: Sample, d_actions: Tensor, d_log_prob: Tensor) -> Tensor:
     """
     d_log_prob = d_log_prob[..., None]
     # d log pi / du = 2 a (1 - a^2) / (1 - a^2 + epsilon)
-    d_u = d_actions + 2 * d_log_prob * drawn.actions / (drawn.slope + EPSILON)
-    d_u *= drawn.slope
-    d_log_std = (d_u * drawn.deviation - d_log_prob) * drawn.inside
+    d_u = d_actions + 2 * d_log_prob * sampled.actions / (sampled.slope + EPSILON)
+    d_u *= sampled.slope
+    d_log_std = (d_u * sampled.deviation - d_log_prob) * sampled.inside
     return torch.cat([d_u, d_log_std], dim=-1)

@@ -49,10 +49,10 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """`same` up to rounding; `chaos` if rounding alone moves the numbers about as far, so that
-        nothing can be said; else `OTHER`.
+        """`same` up to rounding; `chaos` if nothing can be said; else `OTHER`.
 
-        Chaos is judged by the median column: the worst may be a loss close to zero.
+        In chaos, rounding alone moves the numbers about as far. It is judged by the median column:
+        the worst may be a loss close to zero.
         """
         if self.middle <= TOLERANCE and self.worst <= WORST:
             return "same"
@@ -161,10 +161,12 @@ def _nudged(state: Any, factor: float) -> Any:
     return state * factor if getattr(state, "is_floating_point", bool)() else state
 
 
-def must_hold(found: Iterable[Comparison]) -> None:
+def must_hold(comparisons: Iterable[Comparison]) -> None:
     """Raise FileError for published cells that today's code does not reproduce."""
     other = [
-        f"{one.name} ({one.column} by {one.worst:.2g})" for one in found if one.verdict == "OTHER"
+        f"{one.name} ({one.column} by {one.worst:.2g})"
+        for one in comparisons
+        if one.verdict == "OTHER"
     ]
     if other:
         raise FileError(

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.envs.rollout import Cuts, Rollout, Trajectories, at_step
+from hindsight.envs.task import Task
 from hindsight.relabel import goals
-from hindsight.relabel.task import Task
-from hindsight.replay.rollout import Cuts, Rollout, Trajectories, at_step
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.streams import Purpose, stream
 

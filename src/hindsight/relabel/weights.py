@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hindsight.replay.rollout import Trajectories, segment_starts
+from hindsight.envs.rollout import Trajectories, segment_starts
 
 
 def none(log_ratio: Tensor, paths: Trajectories) -> Tensor:

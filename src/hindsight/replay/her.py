@@ -32,7 +32,7 @@ from hindsight.replay.fields import (
 )
 from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import GoalStrategy
-from hindsight.specs.spaces import KINDS, policy_inputs
+from hindsight.specs.spaces import SUPPORTED_SPACES, policy_inputs
 
 #: What happens to an observation that shares its memory with the next one.
 OVERWRITTEN = (
@@ -504,7 +504,7 @@ def goal_fields(
 ) -> tuple[dict[str, Field], RowLayout]:
     """The fields of a transition, and their row; ValueError if a space is not supported."""
     for name, space in (*spaces.items(), ("action", action_space)):
-        if not isinstance(space, KINDS):
+        if not isinstance(space, SUPPORTED_SPACES):
             raise ValueError(
                 f"{name}: the space {space} is not allowed; it must be a Box, Discrete, "
                 "MultiBinary or MultiDiscrete"

@@ -1,5 +1,7 @@
-"""Build the pages: REPLICATION.md with the short answers, its appendix with one file per
-experiment, and report.html, which contains everything and works offline.
+"""Build the pages.
+
+REPLICATION.md has the short answers, its appendix one file per experiment, and report.html contains
+everything and works offline.
 
 All pages are rendered by templates from one `Report`. It is read from files only: claims.json, each
 experiment's tables, the figures, the cells' metadata, and the page of deviations.
@@ -62,8 +64,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and its verdicts (rows of claims.json, with the sentence `says`) by `words.reading`;
-    its figures by fidelity, if they were drawn.
+    """A claim, its verdicts by `words.reading`, and its figures by fidelity, if they were drawn.
+
+    A verdict is the row of claims.json, with the sentence `says`.
     """
 
     claim: Claim

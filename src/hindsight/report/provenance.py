@@ -28,8 +28,9 @@ class Provenance:
 
 
 def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
-    """Read the metadata of the plans' cells, each once; paths are relative to the working
-    directory.
+    """Read the metadata of the plans' cells, each once.
+
+    Paths are relative to the working directory.
     """
     paths = dict.fromkeys(entry["cell"] for plan in plans for entry in plan["entries"])
     missing = [path for path in paths if not Path(path).exists()]

@@ -81,8 +81,9 @@ def published(scoreboard: Path) -> dict[tuple[str, str], str]:
 
 
 def tested(rows: Sequence[Row], known: Mapping[tuple[str, str], str]) -> tuple[list[Row], str, str]:
-    """Return the verdicts that these results decide, how they agree with the published ones
-    (`known`), and the claims that they do not decide.
+    """Return the verdicts that these results decide, how they agree, and the other claims.
+
+    known: the published verdicts, by claim and `reading`.
     """
     found = [row for row in rows if row["verdict"] != "not tested"]
     claims = list(dict.fromkeys(row["claim"] for row in found))

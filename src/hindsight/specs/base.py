@@ -216,7 +216,9 @@ class AlgorithmSpec(Spec):
 Kind = TypeVar("Kind", bound=Spec)
 
 
-def kinds(package: str, path: Sequence[str], base: type[Kind], field: str) -> dict[str, type[Kind]]:
+def subclasses_by(
+    package: str, path: Sequence[str], base: type[Kind], field: str
+) -> dict[str, type[Kind]]:
     """The subclasses of `base` that a package's modules define, by the default of their `field`."""
     found = {}
     for name in sorted(module.name for module in pkgutil.iter_modules(path)):

@@ -222,7 +222,7 @@ def cell_values(
     her: str | None,
     fidelity: str,
     keys: Mapping[str, Any],
-    where: str = "",
+    location: str = "",
     **more: Any,
 ) -> dict[str, Any]:
     """Assemble the values for `CellSpec`, with each of the `keys` in its section.
@@ -230,7 +230,7 @@ def cell_values(
     her: the strategy of hindsight; None: no hindsight.  `fidelity` is that of hindsight, and of the
     environment unless it has its own.
 
-    Raises SpecError, which begins with `where` or the key, for a key that is unknown, or needs
+    Raises SpecError, which begins with `location` or the key, for a key that is unknown, or needs
     hindsight.
     """
     values = {"environment": {**environment}, "algorithm": {"name": algorithm}, **more}
@@ -242,23 +242,23 @@ def cell_values(
     elif not ALGORITHMS[algorithm].on_policy and keys.keys() & set(WITHOUT_HINDSIGHT):
         values["replay"] = {}
     for key, value in keys.items():
-        _put(values, key, value, where or f"{key}={value}")
+        _put(values, key, value, location or f"{key}={value}")
     return values
 
 
-def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set a key in its section of a cell's values; SpecError, from `where` on, if it is unknown."""
+def _put(values: dict[str, Any], key: str, value: Any, location: str) -> None:
+    """Set a key in its section of a cell's values; SpecError if it is unknown."""
     if key in ("early_end", "first_seed"):
         values[key] = value
         return
     if key == "fidelity":
         raise SpecError(
-            f"{where}: 'fidelity' is given by `fidelities` in an experiment, and as "
+            f"{location}: 'fidelity' is given by `fidelities` in an experiment, and as "
             "fidelity=released in `hindsight train`"
         )
     if key in ("seeds", "steps"):
         raise SpecError(
-            f"{where}: {key!r} is given by `{key}` in a preset or `select`, by --{key} in "
+            f"{location}: {key!r} is given by `{key}` in a preset or `select`, by --{key} in "
             "`hindsight train`, and by an argument in Python"
         )
     ours = {
@@ -272,14 +272,14 @@ def _put(values: dict[str, Any], key: str, value: Any, where: str) -> None:
     of_others = {"hindsight", "replay"} - {"hindsight" if ALGORITHMS[how].on_policy else "replay"}
     home = [s for s in SECTIONS if s not in of_others and key in KEYS[s]]
     if home and home[0] not in values:
-        raise SpecError(f"{where}: {key!r} needs hindsight: set a strategy (her)")
+        raise SpecError(f"{location}: {key!r} needs hindsight: set a strategy (her)")
     if home:
         who = values[home[0]].get("name") or values[home[0]].get("id")
         names = ", ".join(sorted(ours[home[0]].model_fields.keys() - {"id", "name"}))
-        raise SpecError(f"{where}: unknown option {key!r}; {who} has {names}")
+        raise SpecError(f"{location}: unknown option {key!r}; {who} has {names}")
     known = {"first_seed", "early_end"}.union(*(model.model_fields for model in ours.values()))
     listed = f"; hindsight train --algorithm {how} --settings lists them"
-    raise SpecError(f"{where}: unknown option {key!r}{guess(key, known) or listed}")
+    raise SpecError(f"{location}: unknown option {key!r}{guess(key, known) or listed}")
 
 
 def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) -> None:

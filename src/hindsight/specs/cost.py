@@ -69,8 +69,10 @@ def _samples(spec: CellSpec) -> int:
 
 
 def megabytes(spec: CellSpec) -> int:
-    """Memory to request: the interpreter with torch (480 MB, or 660 MB while it compiles), and a
-    rollout with its copies or the replay buffer.
+    """Memory to request for a cell.
+
+    The interpreter with torch takes 480 MB, or 660 MB while it compiles; a rollout with its copies,
+    or the replay buffer, takes the rest.
     """
     runs, how, obs = spec.seeds, spec.algorithm, spec.environment.observation_size
     if isinstance(how, OnPolicySpec):

@@ -111,20 +111,20 @@ def guess(key: str, names: Iterable[str]) -> str:
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validated(model: type[Model], values: Any, where: str = "") -> Model:
-    """Validate plain values; raises SpecError with one sentence, which begins with `where`."""
+def validated(model: type[Model], values: Any, location: str = "") -> Model:
+    """Validate plain values; raises SpecError with one sentence, which begins with `location`."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise SpecError(f"{where}: {one_sentence(error)}".removeprefix(": ")) from None
+        raise SpecError(f"{location}: {one_sentence(error)}".removeprefix(": ")) from None
 
 
-def must_be_among(there: Iterable[Any], name: Any, where: str) -> None:
-    """Raise ValueError, which begins with `where`, for an unknown name."""
+def must_be_among(there: Iterable[Any], name: Any, location: str) -> None:
+    """Raise ValueError, which begins with `location`, for an unknown name."""
     if name not in there:
         known = ", ".join(sorted(map(str, there)))
         choice = f"choose from {known}" if known else "there are none"
-        raise ValueError(f"{where} {name!r} is unknown; {choice}")
+        raise ValueError(f"{location} {name!r} is unknown; {choice}")
 
 
 def must_agree(what: str, names: Collection[str], functions: Collection[str]) -> None:

@@ -20,8 +20,8 @@ from hindsight.specs.gymnasium import is_known
 LONGEST_TEXT = 100_000
 
 
-def values_of(text: Any, where: Path) -> dict[str, Any]:
-    """Parse a specification's JSON text; raises FileError, which begins with the file `where`."""
+def values_of(text: Any, path: Path) -> dict[str, Any]:
+    """Parse a specification's JSON text; raises FileError, which begins with the file `path`."""
     try:
         if len(text) > LONGEST_TEXT:
             raise SpecError(f"its specification is longer than {LONGEST_TEXT:,} characters")
@@ -29,12 +29,12 @@ def values_of(text: Any, where: Path) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise SpecError("its specification is not a mapping")
     except (ValueError, TypeError, RecursionError) as error:  # a SpecError is a ValueError
-        raise FileError(f"{where}: {reason(error)}") from None
+        raise FileError(f"{path}: {reason(error)}") from None
     return values
 
 
-def cell_of(values: Any, where: Path, named: str | None = None) -> CellSpec:
-    """Build the specification that the file `where` holds from plain values.
+def cell_of(values: Any, path: Path, named: str | None = None) -> CellSpec:
+    """Build the specification that the file `path` holds from plain values.
 
     named: the environment's id if the user has typed one.  An environment `module:Name-v0` of the
         file is imported if this has the same module.
@@ -54,7 +54,7 @@ def cell_of(values: Any, where: Path, named: str | None = None) -> CellSpec:
             )
         return validated(CellSpec, values)
     except SpecError as error:
-        raise FileError(f"{where}: {error}") from None
+        raise FileError(f"{path}: {error}") from None
 
 
 def read_spec(path: Path, named: str | None = None) -> CellSpec:

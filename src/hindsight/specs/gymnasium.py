@@ -12,26 +12,25 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import flatdim
+from gymnasium.spaces import Space, flatdim
 from pydantic import Field, model_validator
 
-from hindsight.envs.robots import quicken
+from hindsight import specs
 from hindsight.specs.base import MOST, EnvironmentSpec, Few, Success
+from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.own_code import digest_of, versions_of
-from hindsight.specs.spaces import action_choices
-
-if TYPE_CHECKING:
-    from hindsight.envs.facts import Facts
+from hindsight.specs.robots import cache_joint_addresses
+from hindsight.specs.spaces import Actions, action_choices
 
 #: Namespace of the ids under which objects given as environments are registered in a process.
 NAMESPACE = "given"
@@ -55,6 +54,24 @@ REGISTERED_BY = {"Panda": PANDA, "parking": HIGHWAY, "Fetch": ROBOTICS, "Hand": 
 
 #: The first instance of each environment in this process, which answers for its goals.
 _first: dict[str, gym.Env[Any, Any]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a specification needs to know of its environment, from trying it."""
+
+    #: The policy's inputs, in this order: the three goal keys, then other keys with numbers.
+    spaces: Mapping[str, Space[Any]]
+    action: Actions
+    step_limit: int  # steps after which an episode is truncated
+    achieved_reward: float  # the reward if achieved and desired goal are equal
+    terminates_on_success: bool
+    #: Messages for the user before training, one sentence each.
+    notes: tuple[str, ...]
+
+    @property
+    def goal(self) -> Space[Any]:
+        return self.spaces["achieved_goal"]
 
 
 class TheOnlyOne(gym.Wrapper[Any, Any, Any, Any]):
@@ -114,7 +131,7 @@ class GymnasiumSpec(EnvironmentSpec):
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called), closing(self.make()) as env:
-                found = resolve_name("hindsight.envs.trial:own_step_limit")(env, self.called)
+                found = specs.trials().own_step_limit(env, self.called)
             object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
             missing = [] if found else [
                 f"{self.called} has no step limit: set one, such as max_episode_steps="
@@ -145,7 +162,7 @@ class GymnasiumSpec(EnvironmentSpec):
                 )
 
     @property
-    def facts(self) -> "Facts":
+    def facts(self) -> Facts:
         """Properties of the environment, which is made once per process to find them."""
         with others_code(self.called):
             return _facts(self.model_dump_json())
@@ -250,7 +267,7 @@ class GymnasiumSpec(EnvironmentSpec):
                 ) from None
             what = f"{self.id}: making it with {self.kwargs} failed"
             raise EnvironmentFailure.of(what, error) from error
-        quicken(env)
+        cache_joint_addresses(env)
         env.close = partial(_close, env.close)  # type: ignore[method-assign]
         return env
 
@@ -306,8 +323,8 @@ def registered(name: str) -> Any:
 
 def _newest() -> dict[str, str]:
     """The ids of the newest versions of all registered environments, by their names."""
-    specs = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
-    return {VERSION.sub("", spec.id): spec.id for spec in specs}
+    others = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
+    return {VERSION.sub("", name): name for name in (*ENVIRONMENTS, *(x.id for x in others))}
 
 
 def _outdated(name: str, error: Exception) -> str:
@@ -367,15 +384,13 @@ def _one_line(error: Exception) -> str:
 
 
 @cache
-def _facts(values: str) -> "Facts":
+def _facts(values: str) -> Facts:
     spec = GymnasiumSpec.model_construct(**json.loads(values))
-    # imported by name: cells of other environments do not depend on this code
-    find = resolve_name("hindsight.envs.facts:facts_of")
 
     def make() -> gym.Env[Any, Any]:
         env = spec.make()
         _first.setdefault(values, env)
         return env
 
-    facts: Facts = find(spec.called, make, spec.terminates, spec.rest)
+    facts: Facts = specs.trials().find_facts(spec.called, make, spec.terminates, spec.rest)
     return facts

@@ -38,10 +38,10 @@ def read_keys(path: Path) -> dict[str, Any]:
     return values
 
 
-def values_of(text: str, where: str) -> Any:
-    """Parse YAML text; raises SpecError, which begins with `where`."""
+def values_of(text: str, location: str) -> Any:
+    """Parse YAML text; raises SpecError, which begins with `location`."""
     try:
-        _must_be_plain(text, where)
+        _must_be_plain(text, location)
         return yaml.load(text, YAML)
     except SpecError:
         raise
@@ -51,12 +51,12 @@ def values_of(text: str, where: str) -> Any:
         last = len(text.splitlines())
         at = f" in line {min(mark.line + 1, last)}" if mark is not None and last > 1 else ""
         why = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        raise SpecError(f"{where}: is not YAML: {why}{at}") from None
+        raise SpecError(f"{location}: is not YAML: {why}{at}") from None
     except ValueError as error:  # an impossible date
-        raise SpecError(f"{where}: is not YAML: {reason(error)}") from None
+        raise SpecError(f"{location}: is not YAML: {reason(error)}") from None
 
 
-def _must_be_plain(text: str, where: str) -> None:
+def _must_be_plain(text: str, location: str) -> None:
     """Raise SpecError for a repeated key, an ambiguous word, deep nesting or excessive size."""
     nodes = (e for e in yaml.parse(text, YAML) if isinstance(e, yaml.NodeEvent | END))
     anchored: dict[str | None, int] = {}
@@ -68,12 +68,12 @@ def _must_be_plain(text: str, where: str) -> None:
         if isinstance(node, yaml.ScalarEvent):
             if not node.style and AMBIGUOUS.fullmatch(node.value):
                 raise SpecError(
-                    f"{where}: {node.value} in line {_line(node)} is ambiguous: write true, false "
-                    f"or a decimal number, or '{node.value}' for text"
+                    f"{location}: {node.value} in line {_line(node)} is ambiguous: write true, "
+                    f"false or a decimal number, or '{node.value}' for text"
                 )
             return 1
         if depth == DEEPEST:
-            raise SpecError(f"{where}: is nested more than {DEEPEST} deep")
+            raise SpecError(f"{location}: is nested more than {DEEPEST} deep")
         count, lines = 1, dict[str, int]()
         while not isinstance(inner := next(nodes), END):
             count += size(inner, depth + 1)
@@ -82,11 +82,11 @@ def _must_be_plain(text: str, where: str) -> None:
                     key, line = inner.value, _line(inner)
                     if (first := lines.get(key)) is not None:
                         both = f"line {line}" if first == line else f"lines {first} and {line}"
-                        raise SpecError(f"{where}: key {key!r} is given twice, in {both}")
+                        raise SpecError(f"{location}: key {key!r} is given twice, in {both}")
                     lines[key] = line
                 count += size(next(nodes), depth + 1)
         if count > MOST_VALUES:
-            raise SpecError(f"{where}: holds more than {MOST_VALUES:,} values, by its aliases")
+            raise SpecError(f"{location}: holds more than {MOST_VALUES:,} values, by its aliases")
         anchored[node.anchor] = count
         return count
 

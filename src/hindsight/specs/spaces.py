@@ -23,7 +23,7 @@ if gymnasium.__version__.startswith("0."):
 
 Array = NDArray[Any]
 #: Supported spaces of observations and goals.
-KINDS = (Box, Discrete, MultiBinary, MultiDiscrete)
+SUPPORTED_SPACES = (Box, Discrete, MultiBinary, MultiDiscrete)
 #: Advice for an environment whose observations are others.
 WRAP = (
     "; hindsight.GoalEnvironment(env, achieved=..., desired=..., tolerance=...) makes a goal "
@@ -119,7 +119,7 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
             f"it has {what}{WRAP}"
         )
     for key in GOAL_KEYS:
-        if not isinstance(spaces[key], KINDS):
+        if not isinstance(spaces[key], SUPPORTED_SPACES):
             kind = type(spaces[key]).__name__
             raise SpecError(f"{name}: {key} is a {kind}, but must be one array{WRAP}")
     achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
@@ -141,7 +141,7 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
 def _has_numbers(space: Space[Any]) -> bool:
     if isinstance(space, Box):
         return np.issubdtype(space.dtype, np.floating)
-    return isinstance(space, KINDS)
+    return isinstance(space, SUPPORTED_SPACES)
 
 
 def policy_outputs(name: str, space: Space[Any]) -> Actions:

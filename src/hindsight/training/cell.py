@@ -22,7 +22,7 @@ from hindsight.specs.base import DEVICES
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import import_code
 from hindsight.specs.errors import EnvironmentFailure, SpecError
-from hindsight.training.finished import DIVERGED, finished
+from hindsight.training.finished import DIVERGED, load_trained
 from hindsight.training.progress import Progress, Tell
 from hindsight.training.record import Record
 from hindsight.training.runs import Runs, runs_of
@@ -50,7 +50,7 @@ SLOWLY = (
 Callback = Callable[[Runs, str, dict[str, Tensor]], None]
 
 
-def must_be_usable(device: str) -> None:
+def check_device(device: str) -> None:
     """Raise SpecError for an unknown device, or one that this machine lacks."""
     if not re.fullmatch(DEVICES, device):
         raise SpecError(f"device {device!r} is unknown; choose from cpu, cuda, cuda:1, ...")
@@ -102,7 +102,7 @@ class CellTraining:
         record, how = self.record, self.execution
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
-            if how.again or finished(record.root, record.spec) is None:
+            if how.again or load_trained(record.root, record.spec) is None:
                 try:
                     runs = record.begin(reuses=not how.again)
                     while record.missing:
@@ -218,7 +218,7 @@ def train_cell(
     """
     how = execution or Execution()
     import_code(spec)
-    must_be_usable(how.device)
+    check_device(how.device)
     prepare_process(how.device, how.threads)
     if not ENABLED and how.device == "cpu":
         print(SLOWLY, file=sys.stderr)

@@ -12,6 +12,7 @@ from gymnasium.spaces import Dict, flatdim
 from numpy.typing import NDArray
 
 import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight.envs.facts import facts_of
 from hindsight.envs.trial import success_in
 from hindsight.specs.base import EnvironmentSpec, Success
 from hindsight.specs.cell import CellSpec
@@ -132,9 +133,9 @@ def _episodes(
     n: int,
     seed: int,
     any_success: bool,
-    where: EnvironmentSpec | None = None,
+    environment: EnvironmentSpec | None = None,
 ) -> Evaluation:
-    played = [episode(act, env, seed + e, where, any_success=any_success) for e in range(n)]
+    played = [episode(act, env, seed + e, environment, any_success=any_success) for e in range(n)]
     returns, lengths, successes = np.array(played, np.float64).T
     means = float(returns.mean()), float(returns.std()), float(successes.mean())
     return Evaluation(*means, float(lengths.mean()), returns, successes)
@@ -144,14 +145,14 @@ def episode(
     act: Actor,
     env: gymnasium.Env[Any, Any],
     seed: int,
-    where: EnvironmentSpec | None = None,
+    environment: EnvironmentSpec | None = None,
     look: Callable[[], None] = lambda: None,
     any_success: bool = False,
 ) -> tuple[float, int, float]:
     """Play one episode; returns its return, its steps, and success: 1 or 0, or NaN if unknown.
 
-    `where` determines success if an info does not; `look` is called after the reset and after every
-    step.  Success is that of the last step, or with `any_success` that of any.
+    `environment` determines success if an info does not; `look` is called after the reset and after
+    every step.  Success is that of the last step, or with `any_success` that of any.
     """
     obs, _ = env.reset(seed=seed)
     look()
@@ -166,8 +167,8 @@ def episode(
         if not (over or any_success):
             continue
         said = success_in(info)
-        if said is None and isinstance(where, GymnasiumSpec):
-            facts = where.facts
+        if said is None and isinstance(environment, GymnasiumSpec):
+            facts = facts_of(environment)
             said = facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
         reached |= bool(said)
     return returned, steps, np.nan if said is None else float(reached)

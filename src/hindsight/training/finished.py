@@ -31,7 +31,7 @@ SEEDS = re.compile(r"-(\d+)seeds")
 
 
 @dataclass(frozen=True)
-class Finished:
+class TrainedRuns:
     """Runs of a trained cell."""
 
     table: pa.Table  # their curves
@@ -41,10 +41,10 @@ class Finished:
     origin: dict[str, Any]  # the cell, and the machine and versions that trained it
 
 
-NOTHING = Finished(pa.table({"phase": pa.nulls(0, pa.string())}), {}, [], 0.0, {})
+NO_RUNS = TrainedRuns(pa.table({"phase": pa.nulls(0, pa.string())}), {}, [], 0.0, {})
 
 
-def finished(root: Path, spec: CellSpec) -> Finished | None:
+def load_trained(root: Path, spec: CellSpec) -> TrainedRuns | None:
     """Load a cell below `root`; None unless its files are complete and made by the current code."""
     name = file_name(spec)
     path = root / "cells" / f"{name}.parquet"
@@ -64,7 +64,7 @@ def finished(root: Path, spec: CellSpec) -> Finished | None:
         seconds = float(found["seconds"])
     except Exception:  # a damaged file can make a reader raise anything; the cell is retrained
         return None
-    return Finished(table.replace_schema_metadata(), policies, runs, seconds, origin)
+    return TrainedRuns(table.replace_schema_metadata(), policies, runs, seconds, origin)
 
 
 def is_policy_of(spec: CellSpec, code: str, saved: dict[str, Any]) -> bool:
@@ -88,7 +88,7 @@ def changed_versions(recorded: dict[str, str]) -> str:
     return ", ".join(changed)
 
 
-def reusable(root: Path, spec: CellSpec) -> Finished | None:
+def runs_to_reuse(root: Path, spec: CellSpec) -> TrainedRuns | None:
     """Find runs in a cell that differs only in its number of seeds, as many as possible.
 
     Runs that other versions of packages trained are not taken: a cell would hold two worlds.
@@ -99,25 +99,25 @@ def reusable(root: Path, spec: CellSpec) -> Finished | None:
     fewer = sorted((seeds for seeds in there if seeds < spec.seeds), reverse=True)
     for seeds in (*more, *fewer):
         other = spec.model_copy(update={"seeds": seeds})
-        if (found := finished(root, other)) is None:
+        if (found := load_trained(root, other)) is None:
             continue
         if not (changed := changed_versions(found.origin["versions"])):
-            return within(found, spec.run_seeds)
+            return select_seeds(found, spec.run_seeds)
         print(f"{other.name}: trained with {changed}, so its runs are not reused", file=sys.stderr)
     return None
 
 
-def within(found: Finished, seeds: Sequence[int]) -> Finished:
+def select_seeds(trained: TrainedRuns, seeds: Sequence[int]) -> TrainedRuns:
     """Select the runs with these seeds."""
-    if not (runs := [run for run in found.runs if run["seed"] in seeds]):
-        return NOTHING
-    rows = np.isin(found.table["seed"].to_pylist(), seeds).nonzero()[0]
-    return Finished(
-        found.table.take(as_arrow(rows)),
-        {seed: row for seed, row in found.policies.items() if seed in seeds},
+    if not (runs := [run for run in trained.runs if run["seed"] in seeds]):
+        return NO_RUNS
+    rows = np.isin(trained.table["seed"].to_pylist(), seeds).nonzero()[0]
+    return TrainedRuns(
+        trained.table.take(as_arrow(rows)),
+        {seed: row for seed, row in trained.policies.items() if seed in seeds},
         runs,
-        found.seconds * len(runs) / len(found.runs),
-        {**found.origin, "seeds": [run["seed"] for run in runs]},
+        trained.seconds * len(runs) / len(trained.runs),
+        {**trained.origin, "seeds": [run["seed"] for run in runs]},
     )
 
 

@@ -74,8 +74,10 @@ class OffPolicyRuns(Runs):
 
     @property
     def rows(self) -> Tensor:
-        """Parameters of every run [run, parameter], for observations that are not standardised:
-        its networks and, if they were trained on standardised ones, the bounds of what they see.
+        """Parameters of every run [run, parameter], for observations that are not standardised.
+
+        They are its networks and, if these were trained on standardised ones, the bounds of what
+        they see.
         """
         rows = self.state.rows
         if self.standardiser is None:
@@ -147,7 +149,7 @@ class OffPolicyRuns(Runs):
             if since is not None:
                 uniform[i, ..., 1] = 1  # never relabelled
         size = (n_updates, self.module.NOISES * spec.batch_size, self.env.action_size)
-        normal = self.drawn(Purpose.UPDATE, index, lambda g: g.standard_normal(size, FLOAT))
+        normal = self.from_streams(Purpose.UPDATE, index, lambda g: g.standard_normal(size, FLOAT))
         self.env.prepare_rollout(index + 1, steps)
         if self.compiled:
             outcomes, found = take(self, noise, random_actions, at_random, due, uniform, normal)
@@ -208,7 +210,9 @@ class OffPolicyRuns(Runs):
         starting = (self.steps + torch.arange(steps)) * spec.n_envs < spec.learning_starts
         at_random = (starting & spec.random_warm_up).expand(len(self.seeds), *size)
         if isinstance(spec, ContinuousSpec) and spec.epsilon:  # DQN itself draws its random choices
-            uniform = self.drawn(Purpose.UNIFORM_ACTIONS, index, lambda g: g.random(size, FLOAT))
+            uniform = self.from_streams(
+                Purpose.UNIFORM_ACTIONS, index, lambda g: g.random(size, FLOAT)
+            )
             at_random = at_random.to(self.device) | (uniform < spec.epsilon)
         return at_random.to(self.device)
 
@@ -227,13 +231,15 @@ class OffPolicyRuns(Runs):
         """
         n_choices, each = self.env.n_choices, (*size, self.env.action_size)
         if n_choices:
-            uniform = self.drawn(Purpose.POLICY, index, lambda g: g.random((*size, 2), FLOAT))
+            uniform = self.from_streams(
+                Purpose.POLICY, index, lambda g: g.random((*size, 2), FLOAT)
+            )
             return uniform, (uniform[..., 1] * n_choices).long()
 
         def draw(generator: np.random.Generator) -> np.ndarray:
             return np.stack([generator.random(each, FLOAT), generator.standard_normal(each, FLOAT)])
 
-        uniform, normal = self.drawn(Purpose.POLICY, index, draw).unbind(1)
+        uniform, normal = self.from_streams(Purpose.POLICY, index, draw).unbind(1)
         return normal, 2 * uniform - 1
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:

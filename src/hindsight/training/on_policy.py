@@ -13,14 +13,14 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hindsight.algorithms.interface import OnPolicyAlgorithm
+from hindsight.envs.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.envs.run_axis import Environments
+from hindsight.envs.task import Task
 from hindsight.nn.adam import Adam
 from hindsight.nn.entropy import gaussian_entropy
 from hindsight.relabel import on_policy as hindsight
 from hindsight.relabel import s_ratio
-from hindsight.relabel.task import Task
 from hindsight.relabel.weights import WEIGHTS
-from hindsight.replay.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.specs.on_policy import OnPolicySpec
 from hindsight.streams import Purpose
 from hindsight.training.policies import Policy, agent_of, policy_of
@@ -226,7 +226,7 @@ class OnPolicyRuns(Runs):
                 return generator.gumbel(size=size)
             return generator.standard_normal(size, np.float32)
 
-        noise = self.drawn(Purpose.POLICY, self.iteration, draw)
+        noise = self.from_streams(Purpose.POLICY, self.iteration, draw)
         return noise.float().movedim(0, 1).contiguous()
 
     def evaluate(self) -> dict[str, Tensor]:

@@ -36,8 +36,9 @@ def n_parameters(spec: CellSpec) -> int:
 
 
 def networks_in(spec: CellSpec, rows: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return the networks' part of `rows` [run, parameter], and the function that clips
-    observations [run, n, obs] to the rows' bounds, if there are any.
+    """Return the networks' part of `rows` [run, parameter], and what clips observations.
+
+    A function of observations [run, n, obs], which the rows' bounds limit, if there are any.
     """
     if not (n := n_bounds(spec)):
         return rows, lambda obs: obs

@@ -28,11 +28,11 @@ from hindsight.specs.code import identity_of
 from hindsight.training.curves import as_arrow, write_curves
 from hindsight.training.finished import (
     DIVERGED,
-    NOTHING,
+    NO_RUNS,
     changed_versions,
     diverged_runs,
-    reusable,
-    within,
+    runs_to_reuse,
+    select_seeds,
 )
 from hindsight.training.runs import Runs, runs_of
 
@@ -64,7 +64,7 @@ class Record:
         #: The largest number of runs that trained together.
         self.runs_per_axis = 0
         #: Runs taken from a cell with another number of seeds.
-        self.reused = NOTHING
+        self.reused = NO_RUNS
 
     def path(self, kind: str, suffix: str) -> Path:
         return self.root / kind / f"{self.spec.name}-{self.identity['code']}{suffix}"
@@ -76,7 +76,7 @@ class Record:
         """
         self._sweep()
         if reuses:
-            self.reused = reusable(self.root, self.spec) or NOTHING
+            self.reused = runs_to_reuse(self.root, self.spec) or NO_RUNS
             if runs := self.reused.runs:
                 taken = f"{len(runs)} of {self.spec.seeds} runs are taken over from"
                 print(f"{taken} {self.reused.origin['cell']}", file=sys.stderr)
@@ -249,7 +249,7 @@ class Record:
         taken = [run["seed"] for run in saved["ended"]]
         # Runs that the checkpoint has are not taken from another cell.
         others = {*self.spec.run_seeds} - {*taken} - {*(state["seeds"] if state else ())}
-        reused = within(self.reused, sorted(others))
+        reused = select_seeds(self.reused, sorted(others))
         if state is not None:
             runs = runs_of(self.spec, state["seeds"], self.device, self.workers)
             # A replay buffer's state is as long as has been written, and it is checked on loading.

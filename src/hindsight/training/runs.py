@@ -127,7 +127,7 @@ class Runs(ABC):
     def parts(self) -> dict[str, Any]:
         """Further objects with a run axis: they have `select`, `state_dict`, `load_state_dict`."""
 
-    def drawn(
+    def from_streams(
         self, purpose: Purpose, index: int, draw: Callable[[np.random.Generator], np.ndarray]
     ) -> Tensor:
         """What `draw` makes of each run's stream for a purpose and an index, [run, ...]."""

@@ -48,8 +48,9 @@ class Filmed:
 
 
 def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
-    """Play evaluation episodes of predator-prey with a run's mean actions (`row` [parameter]);
-    returns positions.
+    """Play evaluation episodes of predator-prey with a run's mean actions; returns positions.
+
+    `row`: [parameter].
     """
     policy, where = policy_of(spec, row[None]), cast(PredatorPreySpec, spec.environment)
     env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)

@@ -9,7 +9,7 @@ from typing import Any
 from hindsight.specs.config import completed
 from hindsight.specs.reading import read_keys
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: What a pipeline runs with.
 PARTS = (
     "Snakefile", "config.yaml", "config", "environment.yml", "workflow", "profiles", "docs", "src",

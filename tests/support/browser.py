@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.wants import wants
+from tests.support.wants import wants
 
 
 class _Served(SimpleHTTPRequestHandler):

@@ -13,7 +13,7 @@ import gymnasium as gym
 UTILS = "gymnasium_robotics.utils.mujoco_utils"
 
 
-def quicken(env: gym.Env[Any, Any]) -> None:
+def cache_joint_addresses(env: gym.Env[Any, Any]) -> None:
     """Speed up the observations of a gymnasium-robotics robot; other environments are unchanged."""
     robot: Any = env.unwrapped
     helpers = getattr(robot, "_utils", None)
