@@ -77,8 +77,8 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def _is_docstring(line: ast.stmt) -> bool:
-    is_constant = isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
-    return is_constant and isinstance(line.value.value, str)
+    value = line.value if isinstance(line, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Place]]:
