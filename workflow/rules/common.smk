@@ -62,6 +62,15 @@ onsuccess:
     PROJECT.end()
 
 
+def again(*outputs):
+    """Have outdated outputs made again; returns no further input.
+
+    Snakemake would take some of them for new, such as another clone's: records decide.
+    """
+    workflow.dag.forcefiles.update(PROJECT.outdated(*outputs))
+    return []
+
+
 def shown(figure):
     """A figure with its caption for `snakemake --report`."""
     return report(

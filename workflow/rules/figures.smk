@@ -5,7 +5,7 @@ if PROJECT.published:
         """Draw all figures from the tables of the published results."""
         input:
             PROJECT.drawn_from(*PROJECT.figures),
-            lambda wildcards: PROJECT.outdated(*PROJECT.drawn[:1]),
+            lambda wildcards: again(*PROJECT.drawn[:1]),
         output:
             [shown(figure) for figure in PROJECT.figures],
         log:
@@ -27,7 +27,7 @@ else:
         """Draw a figure from its experiment's tables."""
         input:
             lambda wildcards: PROJECT.drawn_from(wildcards.figure),
-            lambda wildcards: PROJECT.outdated(PROJECT.drawing(wildcards.figure)),
+            lambda wildcards: again(PROJECT.drawing(wildcards.figure)),
         output:
             shown("{figure}"),
         log:

@@ -1,7 +1,7 @@
 rule claims:
     """Judge the papers' claims from the tables."""
     input:
-        lambda wildcards: PROJECT.outdated(PROJECT.claims),
+        lambda wildcards: again(PROJECT.claims),
         tables=PROJECT.all_tables,
     output:
         PROJECT.claims,
@@ -20,7 +20,7 @@ rule report:
     """Write the page, report.html, and the scoreboard, REPLICATION.md, with its appendix."""
     input:
         [path for path in PROJECT.shown if path != PROJECT.papers],
-        lambda wildcards: PROJECT.outdated(PROJECT.page),
+        lambda wildcards: again(PROJECT.page),
     output:
         PROJECT.page,
         PROJECT.scoreboard,

@@ -1,11 +1,3 @@
-# Snakemake would take some outdated results for new, such as another clone's: records decide.
-rule outdated:
-    """Make the jobs of outdated results run again."""
-    output:
-        temp(touch("{record}.outdated")),
-    localrule: True
-
-
 if PROJECT.published:
 
     # One job for all: starting a process takes longer than making an experiment's tables.
@@ -13,7 +5,7 @@ if PROJECT.published:
         """Make the tables of all experiments from their published cells."""
         input:
             "results/published/manifest.json",
-            lambda wildcards: PROJECT.outdated(*PROJECT.all_tables)[:1],
+            lambda wildcards: again(*PROJECT.all_tables),
         output:
             PROJECT.all_tables,
         log:
@@ -35,7 +27,7 @@ else:
         """Make an experiment's tables from its cells; their record stands for all of them."""
         input:
             lambda wildcards: PROJECT.cells_of(wildcards.experiment),
-            lambda wildcards: PROJECT.outdated(PROJECT.tables_of(wildcards.experiment)),
+            lambda wildcards: again(PROJECT.tables_of(wildcards.experiment)),
         output:
             PROJECT.tables_of("{experiment}"),
         log:
@@ -55,7 +47,7 @@ else:
 rule episodes:
     """Play episodes with trained policies, for the figure of the environment."""
     input:
-        lambda wildcards: PROJECT.outdated(PROJECT.episodes),
+        lambda wildcards: again(PROJECT.episodes),
         policies=PROJECT.policies,
     output:
         f"{PROJECT.tables}/environment/episodes.npz",

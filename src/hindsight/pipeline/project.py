@@ -30,7 +30,7 @@ from pathlib import Path
 from hindsight.io.checksums import about
 from hindsight.io.files import FileError, as_json, write_if_changed
 from hindsight.io.locks import held
-from hindsight.io.records import RECORD, Derived, Digests, record_of
+from hindsight.io.records import RECORD, Derived, Digests
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
@@ -57,8 +57,6 @@ JOB_PREFIX = "hindsight"
 CANCEL_SECONDS = 120  # a cluster kills jobs that do not end within about ten seconds
 #: The number of seeds in the name of a cell's file.
 SEEDS = re.compile(r"-(\d+)seeds")
-#: Suffix of the files that make an outdated job run again.
-OUTDATED = ".outdated"
 #: Files that the page is made from besides results; the answer, on its first screen, may be absent.
 DEVIATIONS = "docs/deviations.md"
 SCOREBOARD = "REPLICATION.md"
@@ -269,14 +267,13 @@ class Project:
         return Derived("tables", (self.tables_of(experiment),), made_of)
 
     def outdated(self, *outputs: str) -> list[str]:
-        """A file for each of these jobs, given by their first outputs, that has to run again.
+        """Those of these jobs, given by their first outputs, that have to run again.
 
-        Its outputs exist, but were made by other code or of other inputs than today's. The rule
-        `outdated` makes the file, and the job's rule needs it.
+        Their outputs exist, but were made by other code or of other inputs than today's.
         """
         digests = Digests(self.texts)
         return [
-            f"{record_of(name)}{OUTDATED}"
+            name
             for name in outputs
             if Path(name).exists() and not self._derived[name].is_current(digests)
         ]
