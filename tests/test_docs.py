@@ -58,9 +58,7 @@ def test_the_readme_gives_the_verdicts_of_the_scoreboard():
     scoreboard = (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
     columns = r"\| ([PM]\d[abc]?) \| [^|]+ \| ?([^|]*) \| ?([^|]*) \| ?([^|]*) \|"
     given = re.findall(f"^{columns} ", readme, re.M)
-    rows = re.findall(
-        r"^\| ([PM]\d[abc]?) \| .* \|" + r" (\S)[^|]*\|" * 3 + r"[^|]*\|$", scoreboard, re.M
-    )
+    rows = re.findall(r"^\| ([PM]\d[abc]?) \| .* \|" + r" (\S) \|" * 3 + "$", scoreboard, re.M)
     found = {claim: marks for claim, *marks in rows}
     assert len(found) == 21 and len(given) >= 10
     for claim, *marks in given:

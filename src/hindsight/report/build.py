@@ -28,10 +28,10 @@ from hindsight.io.records import RECORD, read_record, record_of
 from hindsight.report import coverage, present, words
 from hindsight.report.html import Page, animation, link
 from hindsight.report.provenance import Provenance, collect
+from hindsight.report.words import MARKS
 from hindsight.specs.config import AUTHORS, MAIN_EXPERIMENT, PICTURE
 from hindsight.specs.manifest import verify
 
-MARKS = {"yes": "✔", "no": "✘", "open": "?", "not tested": "○"}
 FIDELITIES = {
     "released": "what the authors' code does",
     "described": "what the papers say",
@@ -304,7 +304,7 @@ class Texts:
         chapter = next((one for one in self.report.chapters if one.name == name), None)
         template = own.get(name, "chapter.md.j2")
         return _render(template, self.report, page_path=self.pages[name], main=self.markdown,
-                       chapter=chapter, short=short)  # fmt: skip
+                       pages=self.pages, chapter=chapter, short=short)  # fmt: skip
 
 
 def section(page: Path, title: str) -> str:

@@ -14,6 +14,8 @@ from hindsight.specs.base import Fidelity
 from hindsight.specs.errors import must_agree
 
 Row = Mapping[str, Any]
+MARKS: dict[str, str] = {"yes": "✔", "no": "✘", "open": "?", "not tested": "○"}
+VERDICTS = {mark: verdict for verdict, mark in MARKS.items()}
 #: How many diverged runs are named.
 NAMED = 12
 #: How to show a value, by its claim's unit; log2 ratios are shown as ratios.
@@ -75,8 +77,8 @@ def published(scoreboard: Path) -> dict[tuple[str, str], str]:
             header = cells
         elif cells and cells[0] in CLAIMS:
             for name, cell in zip(header, cells, strict=True):
-                if name.partition(",")[0] in get_args(Fidelity):  # a mark and the verdict
-                    found[cells[0], name] = cell.partition(" ")[2]
+                if name.partition(",")[0] in get_args(Fidelity) and cell in VERDICTS:
+                    found[cells[0], name] = VERDICTS[cell]
     return found
 
 
@@ -147,11 +149,6 @@ def history(claim: Claim) -> list[str]:
         old = f" The old rule said of the published results: {_before(change)}."
         found.append(f"{change.date}: {change.what}{old if change.before else ''}")
     return found
-
-
-def old_rule(claim: Claim) -> str:
-    """Return the verdicts of the rule before its last change."""
-    return _before(claim.changes[-1]) if claim.changes else "–"
 
 
 def revised(claims: Iterable[Any]) -> str:
