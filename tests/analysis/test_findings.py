@@ -147,7 +147,7 @@ def test_which_should_i_use(findings, tested, algorithms, cells):
     assert sac[0] / recipe[0] == pytest.approx(0.25, abs=0.02)
     fixed = np.isinf(steps_of(algorithms, "SAC-HER", "apart"))
     assert fixed.sum() == np.isinf(steps_of(algorithms, "SAC-HER")).sum()
-    facts.append(f"all of its {fixed.sum()} failures are there")
+    facts.append(f"all of its {fixed.sum()} failures are from a fixed start")
     by_prey = fixed.groupby(level=0).mean()
     assert set(by_prey.index[by_prey > 0.5]) == UNLEARNED
     race = [steps_of(*arms[name], clock="cpu_seconds").groupby(level=0).median()
