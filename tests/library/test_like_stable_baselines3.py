@@ -172,6 +172,9 @@ def test_it_has_every_public_name_of_theirs():
     ours, theirs = pair(2, "final", 40)
     for buffer in (ours, theirs):
         fill(buffer, 2, 10)
+        step(
+            buffer, 20 + np.arange(2), np.ones(2, bool), [{"extra": 10.0}] * 2
+        )  # ends both episodes
     names = {name for name in dir(theirs) if not name.startswith("_")}
     assert names <= set(dir(ours))
     same = "her_ratio obs_shape action_dim observation_space action_space optimize_memory_usage"
@@ -186,7 +189,8 @@ def test_it_has_every_public_name_of_theirs():
     rows = [[{key: part[t] for key, part in some.items()} for t in range(4)] for some in one]
     for buffer, some in zip((ours, theirs), rows, strict=True):
         ends = np.ones((4, 2), bool)
-        buffer.extend(some, some, np.zeros((4, 2, 2)), np.zeros((4, 2)), ends, [[{}] * 2] * 4)
+        after = [{key: part.copy() for key, part in step.items()} for step in some]
+        buffer.extend(some, after, np.zeros((4, 2, 2)), np.zeros((4, 2)), ends, [[{}] * 2] * 4)
     assert_same_samples(ours, theirs, 0)
 
 

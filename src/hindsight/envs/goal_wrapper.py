@@ -47,9 +47,9 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         """Wrap `env`, which is reset once to see the shape of its goals.
 
         Args:
-            achieved, desired: functions of the environment, its observation and info (a step's is
-                added to the reset's), which return the goal that is achieved and the one that is
-                pursued, arrays of the same shape.
+            achieved: a function of the environment, its observation and info (a step's is added to
+                the reset's), which returns the goal that is achieved, an array.
+            desired: a function of the same, which returns the goal that is pursued, of that shape.
             reward: a function of achieved and desired goals [n, *goal] that returns rewards [n];
                 None: 0 if the goal is achieved, else -1.
             tolerance: a goal is achieved within this Euclidean distance, or within these of each
