@@ -44,7 +44,7 @@ def test_what_it_says_of_itself_is_so(case: Case) -> None:
 def test_other_libraries_find_nothing_and_it_pays_the_same(case: Case) -> None:
     """Its reward is that of the run axis, for one goal and for many."""
     keys = case.spec.model_dump(exclude={"id"})
-    env = gymnasium.make(case.spec.id, render_mode="rgb_array", **keys)
+    env = gymnasium.make(case.spec.id, **keys)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(env.unwrapped)
