@@ -234,6 +234,8 @@ def test_what_is_not_of_todays_code_and_inputs_is_planned(project, asked, tmp_pa
     shutil.copytree(project, copy, symlinks=True)
     if lost:
         shutil.rmtree(copy / ".snakemake")
+        for path in (path for path in copy.rglob("*") if path.is_file() and not path.is_symlink()):
+            os.utime(path, (1e9, 1e9))  # or what an earlier test made again would look new
     assert planned(copy) == {}
     (copy / "results/tables/smoke/before").mkdir()
     shutil.copy(copy / asked.tables / "grid_size/plan.json", copy / "results/tables/smoke/before")
