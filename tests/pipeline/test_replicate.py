@@ -171,6 +171,7 @@ def test_the_end_lists_what_was_tested_and_how_it_agrees_with_the_published(
         {
             "claim": claim,
             "fidelity": fidelity,
+            "network": "",
             "verdict": "not tested",
             "sentence": f"It is {claim}",
         }
@@ -201,7 +202,7 @@ def test_the_end_lists_what_was_tested_and_how_it_agrees_with_the_published(
     assert ": 2 claims tested: 1 as published, 1 not (P2a); 2 need a larger preset." in said
     assert "  P2a described no  It is P2a (published: yes)" in said
     for row in rows:
-        row["verdict"] = "no" if row["claim"] == "P2b" else "yes"
+        row["verdict"] = {"P2b": "no", "P1": "open"}.get(row["claim"], "yes")
     assert "claims: 4 claims tested, all as published.\n" in told() and rest not in told()
 
 
