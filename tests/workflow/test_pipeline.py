@@ -250,17 +250,17 @@ def test_what_is_not_of_todays_code_and_inputs_is_planned(project, asked, tmp_pa
         copy / asked.page: {"report": 1},
     }
     for path, jobs_ in replaced.items():
-        whole, old = path.read_bytes(), path.stat().st_mtime - 10_000
+        whole, was = path.read_bytes(), path.stat().st_mtime
         if path.suffix == ".parquet":
             slower(path)
         else:
             path.write_bytes(other.read_bytes())
-        os.utime(path, (old, old))
+        os.utime(path, (was - 10_000,) * 2)
         found = planned(copy)
         assert found.keys() >= jobs_.keys() and "train" not in found, path
         assert "tables" not in found.keys() - jobs_.keys(), path
         path.write_bytes(whole)
-        os.utime(path, (old, old))
+        os.utime(path, (was, was))
         assert planned(copy) == {}, path
     assert (copy / "results/tables/smoke/before/plan.json").exists()
 
