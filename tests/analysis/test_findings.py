@@ -348,8 +348,8 @@ def test_the_bullets_of_the_readme(tested, algorithms):
         "at 0.01",
         f"at {percent(trained[0])} and {percent(trained[1])}% success",
         f"[{tests[0]} and {tests[1]}%]",
-        f"[all {learns[whole]} runs learn](docs/findings.md#which-should-i-use), with it "
-        f"{learns['PPO-HER']}, and with plain PPO {learns['PPO']}",
+        f"[all {learns[whole]} runs learn](docs/findings.md#which-should-i-use); left on, "
+        f"{learns['PPO-HER']}; plain PPO, {learns['PPO']}.",
         f"saves another {percent(saved.min())}–{percent(saved.max())}% of the steps",
     ]
     all_there(
