@@ -590,7 +590,7 @@ def figures(
     out: Annotated[Path, typer.Option(help="folder for figures")] = Path("figures/pdf"),
 ) -> None:
     """Draw figures from existing tables, as in the report, for a paper or for a talk."""
-    from hindsight.figures.draw import draw, own_style
+    from hindsight.figures.draw import check_tables, draw, own_style
     from hindsight.figures.specs import names_there
 
     there = names_there(tables)
@@ -602,6 +602,7 @@ def figures(
     for name in names or there:
         if name not in there:
             raise typer.BadParameter(f"there is no figure {name!r}; choose from {', '.join(there)}")
+        check_tables(name, tables)
         made = draw(name, tables, out / name, kinds, paper=paper, own=style, csv=csv)
         typer.echo("  ".join(map(str, made)))
 

@@ -216,6 +216,12 @@ def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     ended = commands.snakemake("--cores", "1", *SMOKE, project=copy, environment=deadly)
     assert ended.returncode != 0 and "Error in rule" in ended.stdout
     assert not made.exists()
+    drawn = hindsight(copy, "figures", figure, "--from", asked.tables, "--out", "talk")
+    if killed == "summarise":  # its old tables may still lie there
+        assert drawn.returncode == 1 and "incomplete, or were changed" in drawn.stdout
+        assert not (copy / "talk").exists()
+    else:
+        assert drawn.returncode == 0
     told = snakemake(copy, "-n", *SMOKE).stdout
     assert {"summarise": "tables", "draw": "figures"}[killed] in jobs(told)
     assert "report" in jobs(told)

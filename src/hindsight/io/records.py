@@ -123,6 +123,18 @@ class Making:
         write_if_changed(path, as_json({**found, SEAL: _seal(found)}))
 
 
+def must_be_whole(record: Path) -> None:
+    """Raise FileError unless a record is there and the files beside it are those that it lists."""
+    listed = read_record(record).get("outputs", {})
+    files = {record.with_name(Path(name).name): digest for name, digest in listed.items()}
+    now = Digests()
+    if not files or any(now[str(path)] != digest for path, digest in files.items()):
+        raise FileError(
+            f"{record.parent}: these tables are incomplete, or were changed after they were made; "
+            "make them again with the workflow"
+        )
+
+
 def _damaged(path: Path) -> list[Path]:
     """What a job made together with this file, and is not as its record says.
 
