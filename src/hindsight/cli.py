@@ -595,7 +595,7 @@ def figures(
 
     there = names_there(tables)
     if not there:
-        raise typer.BadParameter(f"there are no tables in {tables}; run make figures first")
+        raise typer.BadParameter(f"there are no tables in {tables}; in a clone, run make figures")
     style = own_style(own, tables) if own else None
     usual = ["pdf"] if paper else ["png", "pdf"]
     kinds = [*map(str, formats)] if formats else usual

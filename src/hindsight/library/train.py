@@ -186,6 +186,8 @@ def policy_called(name: Path) -> Path:
     files = [*Path(RESULTS, "policies").rglob("*.safetensors")]
     # `<name>-<hash of the specification>-<code>`
     hashes = {file: file.stem.rsplit("-", 2)[-2:][0] for file in files}
+    if not files:
+        raise SpecError(f"{RESULTS}/policies: nothing is trained in this folder yet")
     found = [f for f in files if name.name == "last" or hashes[f].startswith(name.name)]
     if not found or (name.name != "last" and len({hashes[file] for file in found}) > 1):
         several = f"{len(found)} policies begin with it" if found else "there is no such policy"
