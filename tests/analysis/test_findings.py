@@ -471,7 +471,8 @@ def test_does_the_small_network_matter(findings, cells):
         .format(**done),
         f"they do {done['PPO-HER' + large]} and {done['PPO' + large]}.",
         f"saves {percent(float(np.mean(later)))} % of the later updates, where it saves 49 %",
-        "three of 512", "([M5b]",
+        "three of 512", "([M5b]", "0.005", "16 seeds",
+        *saved_under_limits(cells),
         "8 seeds and 500 000 steps", "after 500 000 steps", "1 000 000 steps",
         "within 40 000 steps", "(4 in each",
     ]  # fmt: skip
@@ -489,6 +490,20 @@ def test_does_the_small_network_matter(findings, cells):
     facts.append(f"{ratios.min():.1f} to {ratios.max():.1f} times the steps")
     text = chapter(findings, "Does the small network matter?")
     all_there(text, [*facts, *runs_of_sac(cells, network)])
+
+
+def saved_under_limits(cells: Callable[[str], Cells]) -> list[str]:
+    """What switching off saves of later updates under other limits on the KL divergence."""
+    runs, shown = cells("kl_limit").under("described"), list[str]()
+    for limit in ("KL 0.005", "no limit"):
+        for prey in ("static", "random"):
+            always, stopped = (runs[f"{arm}, {limit}", "", f"random {prey}"]
+                               for arm in ("PPO-HER", "PPO-HER-2-PPO"))  # fmt: skip
+            assert len(stopped) == 16
+            later = [savings(run, always[seed])[1] for seed, run in stopped.items()]
+            shown.append(f"{100 * np.mean(later):.0f}".replace("-", "−"))
+    return [f"saves {shown[0]} % where the prey rests and {shown[1]} % where it moves at random",
+            f"without any limit {shown[2]} and {shown[3]} %"]  # fmt: skip
 
 
 def of_all(steps: pd.Series) -> str:
