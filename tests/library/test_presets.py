@@ -44,11 +44,13 @@ def test_sac_learns_a_goal_that_ends_the_episode_with_a_reward_of_one():
 
 
 def test_a_temperature_that_makes_avoiding_the_goal_worthwhile_is_noted():
-    assert SAC("Paid-v0", **SMALL).notes == ()
-    (note,) = SAC("Paid-v0", ent_coef="auto", **SMALL).notes
+    began = "3 of 20 trial episodes began at their goal"
+    starts = f"Paid-v0: {began}, where doing nothing may count as success"
+    assert SAC("Paid-v0", **SMALL).notes == (starts,)
+    (note,) = {*SAC("Paid-v0", ent_coef="auto", **SMALL).notes} - {starts}
     # two actions, log 2 each, over 1 - 0.95
     assert "worth up to 28" in note and "ent_coef auto_0.01" in note
-    assert PPO("Paid-v0", **SMALL).notes == ()
+    assert PPO("Paid-v0", **SMALL).notes == (starts,)
 
 
 def test_the_temperature_of_our_own_environments_is_the_papers():
