@@ -82,7 +82,7 @@ def test_a_policy_imports_only_what_the_user_names(policy, module, command):
     refused = run()
     assert refused.returncode == 1 and not imported()
     (line,) = refused.stderr.splitlines()
-    assert line.startswith("error: policy.safetensors: its environment is ")
+    assert line.startswith("error: ") and "policy.safetensors: its environment is " in line
     assert f"if you trust it, add --env {module}:{module}-v0, or pass it" in line
     other = run("--env", "PointReach-v0")
     assert other.returncode == 1 and not imported() and len(other.stderr.splitlines()) == 1

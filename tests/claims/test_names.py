@@ -62,5 +62,6 @@ def test_every_arm_of_the_published_plan_is_drawn_by_what_it_is():
         assert len({looks[arm] for arm in methods}) == len(methods), name  # told apart
         for entry in document["entries"]:
             entry["arm"] += ", renamed"
+        document["arms"] = [f"{arm}, renamed" for arm in document["arms"]]
         again = {arm: look_of(document, f"{arm}, renamed") for arm in looks if arm in methods}
         assert again == {arm: look for arm, look in looks.items() if arm in methods}

@@ -166,8 +166,14 @@ def method_of(entry: Mapping[str, Any]) -> str:
     return next(found, str(entry["arm"]))
 
 
-def arm_look(method: str) -> Look:
-    """Return a method's look; unknown methods get greys that depend only on their names."""
+def arm_look(method: str, nth: int = 0) -> Look:
+    """Return a method's look; unknown methods get greys that depend only on their names.
+
+    Further arms of the same method (`nth` from 1) have its colour, and other lines and markers.
+    """
+    if nth:
+        dashes = (0, (1 + 3 * (nth % 2), 1 + nth // 2))
+        return replace(arm_look(method), line=dashes, marker=_MARKERS[nth % len(_MARKERS)])
     if method in METHODS:
         return METHODS[method]
     code = zlib.crc32(method.encode())

@@ -103,12 +103,12 @@ def key_of(entry: Entry) -> Key:
 def look_of(plan: Mapping[str, Any], arm: str) -> Look:
     """Return the look of a plan's arm, which depends on its method and not on its name.
 
-    If several arms are one method, only the first has its look; the others get one by name.
+    If several arms are one method, they share its colour and differ in line and marker.
     """
     methods = {entry["arm"]: method_of(entry) for entry in reversed(plan["entries"])}
     method = methods.get(arm, arm)
-    first = next((a for a in plan["arms"] if methods.get(a) == method), arm)
-    return own_look(arm, arm_look(method if first == arm else f"{method}: {arm}"))
+    same = [a for a in plan["arms"] if methods.get(a, a) == method]
+    return own_look(arm, arm_look(method, same.index(arm) if arm in same else 0))
 
 
 def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
