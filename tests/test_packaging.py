@@ -60,7 +60,7 @@ def test_training_needs_none_of_what_reports_need(tmp_path):
         "from hindsight import PPO; from hindsight.cli import main; "
         "model = PPO('PointReach-v0', seeds=1, n_steps=50, batch_size=50); "
         "model.learn(50).film('p.gif', episodes=1); "
-        "sys.argv = ['hindsight', 'report', *'abcd']; main()"
+        "sys.argv = ['hindsight', 'report', *'abc', '--input=d']; main()"
     )
     done = program(sys.executable, "-c", code, cwd=tmp_path)
     assert (tmp_path / "p.gif").exists() and done.returncode == 1
