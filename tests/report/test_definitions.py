@@ -96,7 +96,6 @@ IN_FIGURES = [
     ("{0} of {runs} runs", "{0} of {run} runs", "learned.title: 'run' is unknown; choose from 0"),
     ("Fig. 3 · Return", "Fig. 3 } Return", "ppo_her_fig3.title: Single '}' encountered"),
     # what does not go together
-    ("labels: [PPO, ", "labels: [", "learned: number of labels: 2 is unknown; choose from 3"),
     ("measures: [tests_at_end]\n    rows: [place]", "measures: [tests_at_end]\n    rows: []",
      "solved_share_algorithms: number of rows: 0 is unknown; choose from 1"),
     ("measures: [success]\n", "measures: [solved]\n", "a table for curves: 'runs' is unknown; cho"),

@@ -1,6 +1,6 @@
 """Draw curves over steps or minutes, in a grid of conditions: median, quartiles, every seed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,13 @@ ENDS = {
     "test": ("x", "ends: five test episodes succeeded, as the authors' SAC does"),
     "budget": ("|", "ends: budget used up"),
 }
-AXES = {"env_steps": "environment steps", "minutes": "training time of a run (minutes)"}
+AXES = {"env_steps": "environment steps", "minutes": "training time of a run"}
+#: Units of the x axis, from the largest: how many steps or minutes one has, the least end of the
+#: last line for which it is used, and its name.
+UNITS = {
+    "env_steps": ((1e6, 1e6, " (millions)"), (1e3, 0.0, " (thousands)")),
+    "minutes": ((1.0, 10.0, " (minutes)"), (1 / 60, 0.0, " (seconds)")),
+}
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     ended = _ended(tables)
     marks: set[str] = set()
     counts = max(len(curve.seeds) for curve in found.values())
+    fewest = min(len(curve.seeds) for curve in found.values())
     for panel in own.panels:
         few = len(panel.lines) <= FEW
         faint = max(0.18 if few else 0.07, 8.0 / (max(len(panel.lines), 1) * counts))
@@ -108,9 +115,11 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
                 _draw_median(panel.ax, curve, shown, order, band=few)
                 dotted = few and panel.measure.limits is not None
                 marks |= _mark_end(panel.ax, curve, look, ended.get(key, ""), few=dotted)
-        _note_absent(
-            panel, {key for column, key in found if column == panel.measure.column}, unlike
-        )
+        here = {key: curve for (column, key), curve in found.items()
+                if column == panel.measure.column}  # fmt: skip
+        _note_absent(panel, here.keys(), unlike)
+        if fewest < counts:
+            _note_seeds(panel, here)
     more = [
         style.Look(style.FAINT, "none", marker).handle(label, markeredgewidth=1.5)
         for end, (marker, label) in ENDS.items()
@@ -164,11 +173,10 @@ def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, 
     The axes are logarithmic if many lines end early.
     """
     ends = [curve.end for curve in drawn.values()]
-    unit = (1e3 if max(ends) < 1e6 else 1e6) if own.spec.x == "env_steps" else 1.0
-    log = bool(max(ends) > EARLY * np.quantile(ends, 0.25))
-    label = AXES[own.spec.x]
-    if unit > 1:
-        label += " (thousands)" if unit == 1e3 else " (millions)"
+    longest, units = max(ends), UNITS[own.spec.x]
+    unit, named = next((unit, name) for unit, least, name in units if longest >= least)
+    log = bool(longest > EARLY * np.quantile(ends, 0.25))
+    label = AXES[own.spec.x] + named
     for group in panels.sharing(own.panels, "x"):
         keys = {(p.measure.column, key_of(e)) for p in group for e in p.entries}
         here = [drawn[key] for key in keys if key in drawn] or list(drawn.values())
@@ -223,7 +231,22 @@ def _mark_end(ax: Axes, curve: Curve, look: style.Look, ended: str, *, few: bool
     return {ended}
 
 
-def _note_absent(panel: Panel, there: set[Key], unlike: set[Key]) -> None:
+def _note_seeds(panel: Panel, there: Mapping[Key, Curve]) -> None:
+    """Note in a panel how many seeds its lines have, if those of the figure differ."""
+    keys = {name: key_of(entries[0]) for name, entries in panel.lines.items()}
+    seeds = {name: len(there[key].seeds) for name, key in keys.items() if key in there}
+    if not seeds:
+        return
+    most = max(seeds.values())
+    fewer = {name: n for name, n in seeds.items() if n < most}
+    words = [f"n = {most}", *(f"{name} {n}" for name, n in fewer.items())]
+    if len(fewer) > 2:
+        words = [f"n = {min(fewer.values())} to {most}"]
+    panel.ax.text(0.03, 0.96, "\n".join(words), transform=panel.ax.transAxes, va="top",
+                  color=style.FAINT, size=7, zorder=5)  # fmt: skip
+
+
+def _note_absent(panel: Panel, there: Set[Key], unlike: set[Key]) -> None:
     """Note in a panel which of its cells have results that it cannot show."""
     keys = [key_of(entry) for entry in panel.entries]
     if keys and not any(key in there for key in keys):

@@ -7,45 +7,53 @@ from matplotlib.ticker import NullFormatter, PercentFormatter
 from hindsight.figures import style
 from hindsight.figures.panels import NoResults
 from hindsight.figures.specs import FigureSpec
-from hindsight.figures.tables import Tables, chosen, look_of
+from hindsight.figures.tables import Tables, called, chosen, look_of, values
 
-#: Inches of the figure without its head, small enough to be legible on a phone.
-SIZE = (4.7, 2.25)
+#: Inches of a panel, small enough to be legible on a phone.
+PANEL = (4.7, 1.75)
 MEASURED = "Share of runs that have learned (nine of ten episodes succeed)"
-FIRST = 5_000  # steps at the start of the axis
-TICKS = (10_000, 30_000, 100_000, 300_000)
+FIRST = 1_500  # steps at the start of the axis
+TICKS = (3_000, 10_000, 30_000, 100_000, 300_000)
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
-    """Draw the share of each arm's runs whose training return has reached 0.8.
+    """Draw the share of each arm's runs whose training return has reached 0.8, by start.
 
-    The fields of the title are each arm's number of such runs, and `runs`, the number of all runs
-    of an arm.
+    A line ends at its arm's budget. The fields of the title are each arm's number of such runs, and
+    `runs`, the largest number of runs of an arm.
     """
     entries = [entry for entry in chosen(tables.plan, spec) if not entry["level"]]
     runs = tables.read("runs.parquet", ["seed", "learn_step"])
-    runs = runs[runs["arm"].isin([entry["arm"] for entry in entries])]
-    if runs.empty:
+    if not runs["arm"].isin([entry["arm"] for entry in entries]).any():
         raise NoResults
-    figure = Figure(SIZE, dpi=style.DPI, layout="constrained")
-    ax = figure.subplots()
-    budget = max(entry["steps"] for entry in entries)
-    counts, total = [], 0
-    for arm, label in zip(spec.arms, spec.labels, strict=True):
-        steps = np.sort(runs.loc[runs["arm"] == arm, "learn_step"].to_numpy(float))
-        total, learned = max(total, steps.size), int(np.isfinite(steps).sum())
-        look, share = look_of(tables.plan, arm), np.arange(learned + 1) / max(steps.size, 1)
-        x = np.array([FIRST, *steps[:learned], budget])
-        y = np.append(share, share[-1])
-        style.record("", measure=MEASURED, line=label, env_steps=x, share=y)
-        line = look.drawn(linewidth=look.width + 0.3, marker="none", clip_on=False)
-        ax.step(x, y, where="post", **line)
-        ax.annotate(label, (budget, share[-1]), (0, 3), textcoords="offset points", ha="right",
-                    color=look.colour, size="medium", weight="bold")  # fmt: skip
-        counts.append(f"all {learned}" if 0 < learned == steps.size else str(learned))
-    ax.set(xscale="log", xlim=(FIRST, budget), ylim=(0, 1.13), yticks=np.linspace(0, 1, 6))
-    ax.set_xticks(TICKS, [f"{tick:,}".replace(",", "\u00a0") for tick in TICKS])
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol="\u00a0%"))
-    title = spec.title.format(*counts, runs=total)
-    return style.finish(figure, title, MEASURED, x_label="environment steps, logarithmic")
+    spawns = values(tables.plan, entries, "spawn")
+    width, height = PANEL
+    figure = Figure((width, height * len(spawns)), dpi=style.DPI, layout="constrained")
+    panels = figure.subplots(len(spawns), sharex=True, squeeze=False)[:, 0]
+    looks = {arm: look_of(tables.plan, arm) for arm in spec.arms}
+    longest = max(entry["steps"] for entry in entries)
+    for ax, spawn in zip(panels, spawns, strict=True):
+        for arm, look in looks.items():
+            own = [e for e in entries if (e["arm"], e["spawn"]) == (arm, spawn)]
+            places = [entry["condition"] for entry in own]
+            steps = runs[(runs["arm"] == arm) & runs["condition"].isin(places)]["learn_step"]
+            if steps.empty:
+                continue
+            reached = np.sort(steps.dropna().to_numpy(float))
+            x = np.array([FIRST, *reached, max(entry["steps"] for entry in own)])
+            y = np.append(np.arange(reached.size + 1), reached.size) / steps.size
+            style.record(called("spawn", spawn), measure=MEASURED, line=arm, env_steps=x, share=y)
+            ax.step(x, y, where="post", **look.drawn(marker="none", clip_on=False))
+        ax.set(xscale="log", xlim=(FIRST, longest), ylim=(0, 1.05), yticks=np.linspace(0, 1, 6))
+        ax.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+        ax.set_title(called("spawn", spawn))
+    steps_by_arm = runs.groupby("arm")["learn_step"]
+    learned, trained = steps_by_arm.count(), steps_by_arm.size()
+    there = [arm for arm in spec.arms if arm in trained]
+    counts = {arm: str(learned[arm]) for arm in there}
+    counts |= {arm: f"all {n}" for arm, n in counts.items() if learned[arm] == trained[arm]}
+    title = spec.title.format(*(counts.get(arm, "0") for arm in spec.arms), runs=trained.max())
+    handles = [looks[arm].handle(arm, marker="none") for arm in there]
+    return style.finish(figure, title, MEASURED, handles, x_label="environment steps, logarithmic")

@@ -57,7 +57,6 @@ class FigureSpec(Spec):
         rows, columns, lines: facets that separate the plan's entries: arm, spawn, prey, place,
             task, measure, any key, or "line" for the arm with its level.
         roles, arms, places: the entries to show; () for all.
-        labels: the names of the arms in `learned`.
         alone: key and value of entries to show in every row.
         shade: the range of x that the paper found best.
         authors: whether to draw the authors' own curves.
@@ -75,7 +74,6 @@ class FigureSpec(Spec):
     lines: str = "arm"
     roles: tuple[Role, ...] = ()
     arms: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     alone: tuple[Any, ...] = ()
     shade: tuple[float, float] | None = None

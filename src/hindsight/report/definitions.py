@@ -103,7 +103,6 @@ def _figure(where: str, spec: FigureSpec, facets: set[str], document: Document) 
     yield f"{where}.caption", _fields(f"{where}.caption", spec.caption), document.words
     title = _fields(f"{where}.title", spec.title)
     if spec.kind == "learned":
-        yield f"{where}: number of labels", [len(spec.labels)], [len(spec.arms)]
         yield f"{where}.title", title, ["runs", *map(str, range(len(spec.arms)))]
         return
     if spec.kind == "intervals":
