@@ -2,6 +2,9 @@
 
 import os
 import resource
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,22 @@ def test_a_checkpoint_without_room_says_why(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_process_leaves_only_what_the_next_one_clears_away(tmp_path):
+    """safetensors writes to a name of its own, which nobody would clear away."""
+    code = (
+        "import sys, torch; from pathlib import Path; from hindsight.io.checkpoints import save\n"
+        "while True: save(Path(sys.argv[1], 'cell.safetensors'), {'rows': torch.zeros(50_000_000)})"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(".*/*")) and time.monotonic() < deadline:
+        assert child.poll() is None
+    child.kill()
+    child.wait()
+    left = [path.name for path in tmp_path.iterdir() if path.name != "cell.safetensors"]
+    assert left and all(name.startswith(".cell.") for name in left)
 
 
 def test_a_derived_file_is_written_if_it_differs_or_is_damaged(tmp_path):

@@ -8,6 +8,7 @@ import glob
 import os
 import platform
 import re
+import shutil
 import sys
 from collections import defaultdict
 from contextlib import suppress
@@ -208,12 +209,12 @@ class Record:
     # -- surviving interruption -----------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Remove temporary files of killed processes."""
+        """Remove temporary files and folders of killed processes."""
         for kind in ("cells", "policies", "checkpoints", "progress"):
             path = self.path(kind, ".*")
             for rest in path.parent.glob(f".{glob.escape(path.stem)}.*"):
                 with suppress(OSError):
-                    rest.unlink()
+                    shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
 
     def _resume(self) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
