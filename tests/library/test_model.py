@@ -262,9 +262,8 @@ def drawn(picture: Any) -> Corridor:
 def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
     model = small(drawn(np.zeros((8, 8, 3), np.uint8)), max_episode_steps=12)
     assert model.film(tmp_path / "a.gif", episodes=1).stat().st_size > 0
-    for env, words in ((drawn(None), "returned NoneType of shape"), (Corridor(), "no render_mode")):
-        with pytest.raises(FileError, match=f"cannot be filmed: .*{words}"):
-            small(env, max_episode_steps=12).film(tmp_path / "b.gif")
+    with pytest.raises(FileError, match=r"cannot be filmed: .*returned NoneType of shape"):
+        small(drawn(None), max_episode_steps=12).film(tmp_path / "b.gif")
 
 
 class Uncopied(Corridor):
@@ -279,11 +278,8 @@ class Uncopied(Corridor):
         (lambda: small(Corridor()), "Corridor has no step limit: set one, such as"),
         (lambda: small(3), "it must be a gymnasium id, a function"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
-        (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
-        (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has actor_learning_rate, b"),
         (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),
         (lambda: small(her="past"), "'past' is not allowed"),
-        (lambda: small(preset="robotic"), r"unknown preset 'robotic'; did you mean 'robotics'\?"),
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
         (lambda: small(evaluate_every="x"), "evaluate_every: 'x' is not allowed; it must be a"),
