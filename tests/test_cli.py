@@ -74,8 +74,6 @@ def test_a_film_in_another_format_is_refused():
         ("train steps=9", "'steps' is given by `steps` in a preset or `select`, by --steps"),
         ("train PPO", "error: 'PPO' is not key=value"),
         ("train fidelity=released", "fidelity has no effect here"),
-        ("train --algorithm sac --env PointReach-v0 fidelity=described",
-         "fidelity has no effect here"),
         ("train --workers 2", "--workers has no effect on PredatorPrey-v0"),
         ("train prey=static prey=repel", "prey is given twice"),
         ("train --her final strategy=future", "strategy is not a key here; use --her"),

@@ -133,7 +133,6 @@ REFERENCE = "tests/envs/test_predator_prey.py"
 
 
 def write_prey(package: Path) -> None:
-    """Add the page's function."""
     path = package / "src/hindsight/envs/prey.py"
     text = path.read_text(encoding="utf-8")
     block = BLOCKS["src/hindsight/envs/prey.py"]
@@ -141,14 +140,12 @@ def write_prey(package: Path) -> None:
 
 
 def name_prey(package: Path) -> None:
-    """Add the page's name."""
     path = package / "src/hindsight/specs/environments/predator_prey.py"
     last, line = '    "random_direction": ("released",),\n', BLOCKS[str(path.relative_to(package))]
     path.write_text(path.read_text(encoding="utf-8").replace(last, last + line))
 
 
 def name_strategy(package: Path) -> None:
-    """Add the page's name."""
     path = package / "src/hindsight/specs/replay.py"
     line, text = BLOCKS["src/hindsight/specs/replay.py"], path.read_text(encoding="utf-8")
     path.write_text(re.sub(r"^EpisodeStrategy = .*\n", line, text, flags=re.M))

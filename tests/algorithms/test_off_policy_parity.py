@@ -298,8 +298,6 @@ def test_initial_rows(name: str) -> None:
     """Layers are uniform within 1 / sqrt(inputs), all different, and the targets copies."""
     agent = agent_for(ALGORITHMS[name].module.Agent, N_OBS, N_ACTIONS, (100, 50))
     row = agent.initial_row(3)
-    assert row.dtype == torch.float32 and len(row) == sum(agent.sizes)
-    assert torch.equal(row, agent.initial_row(3)) and not torch.equal(row, agent.initial_row(4))
     # A row begins with the critics and ends with the targets: SAC has none of its actor.
     n_targets = agent.sizes[0] if name in ("dqn", "sac") else sum(agent.sizes[:2])
     learned = row[: len(row) - n_targets]

@@ -203,19 +203,16 @@ def test_nan_in_a_goal_is_what_is_refused():
 
 
 class Gripper(Hovering):
-    """Goals count only where the gripper is open; it is shut after `after` episodes at first."""
+    """Goals count only where the gripper is open."""
 
-    after = 0
-    episodes = 0
     open = True
 
     def reset(self, **options: Any) -> Any:
-        self.episodes += 1
         self.open = True
         return super().reset(**options)
 
     def step(self, action: Any) -> Any:
-        self.open = bool(action[0] > 0) or self.episodes <= self.after
+        self.open = bool(action[0] > 0)
         return super().step(action)
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
@@ -226,10 +223,6 @@ class Gripper(Hovering):
     @staticmethod
     def all_far(desired: Any) -> Any:
         return np.full(np.shape(desired)[:-1], -1.0)[()]
-
-
-class Late(Gripper):
-    after = 40
 
 
 class Curriculum(Hovering):
@@ -291,7 +284,7 @@ class Toll(Hovering):
         return super().compute_reward(achieved, desired, info) - self.cost
 
 
-STATEFUL = [Gripper, Late, Curriculum, Slow, Shared, Flagged, Toll]
+STATEFUL = [Gripper, Curriculum, Slow, Shared, Flagged, Toll]
 for kind in STATEFUL:
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
@@ -313,7 +306,7 @@ def test_a_reward_that_reads_the_environment_is_refused_before_training(kind):
     )
 
 
-@pytest.mark.parametrize("kind", [Late, Slow, Shared])
+@pytest.mark.parametrize("kind", [Slow, Shared])
 def test_a_reward_that_reads_it_only_later_is_an_error_then(kind):
     spec = hovering(f"{kind.__name__}-v0")
     with pytest.raises(

@@ -173,13 +173,16 @@ def test_a_model_goes_on_after_its_workers_were_killed(kind, tmp_path):
         assert_chained(model)
 
 
-def test_a_model_goes_on_after_an_error_of_its_environment():
+def test_a_model_goes_on_after_an_error_of_its_environment(tmp_path):
     model = small("Corridor-v0", env_kwargs={"wrong": "raises"})
     for _ in range(2):
         with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
             model.learn(300)
     assert model.num_timesteps == 0
     assert assert_chained(model) == 1
+    path = model.save(tmp_path / "a.safetensors", training=True)
+    with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
+        TD3.load(path, workers=0).learn(30)
 
 
 FORKS = """

@@ -8,13 +8,7 @@ import pytest
 from matplotlib.lines import Line2D
 
 from hindsight.envs.episodes import Episode, load_episodes
-from hindsight.envs.render import (
-    PREDATOR,
-    PREY,
-    draw_episode,
-    figure_axes,
-    pixels_of,
-)
+from hindsight.envs.render import PREDATOR, PREY, draw_episode, figure_axes, pixels_of
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.io.files import FileError
 

@@ -148,7 +148,6 @@ class Process:
 
 
 def _become(folder: Path, log: Path, command: tuple[str, ...], heedful: bool) -> None:
-    """Run the command in the forked process."""
     out = os.open(log, os.O_WRONLY)
     os.dup2(out, 1)
     os.dup2(out, 2)

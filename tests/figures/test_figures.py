@@ -53,7 +53,6 @@ def picture(name: str, tables: Path) -> tuple[Figure, NDArray[np.float64]]:
 
 
 def drawn(name: str, tables: Path) -> Figure:
-    """The figure."""
     return picture(name, tables)[0]
 
 
@@ -65,7 +64,6 @@ def texts(figure: Figure) -> str:
 
 
 def labels(figure: Figure) -> list[str]:
-    """The legends' entries."""
     return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 

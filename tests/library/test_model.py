@@ -23,7 +23,7 @@ from hindsight import DQN, PPO, SAC, TD3
 from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.errors import EnvironmentFailure, SpecError
+from hindsight.specs.errors import SpecError
 from hindsight.training.cell import Execution, train_cell
 from tests.envs.corridor import Corridor
 from tests.support.curves import CLOCKS
@@ -112,16 +112,6 @@ def test_ctrl_c_ends_learn_after_an_iteration_and_another_call_continues():
         signal.signal(signal.SIGINT, before)
     assert interrupted.num_timesteps == 60  # noticed after the next iteration
     assert torch.equal(parameters(once), parameters(interrupted.learn(30)))
-
-
-def test_an_error_of_the_environment_ends_the_training_but_not_the_model(tmp_path):
-    model = small(env_kwargs={"wrong": "raises"}, seeds=1)
-    with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
-        model.learn(300)
-    path = tmp_path / "a.safetensors"
-    assert model.save(path, training=True).exists() and model.policy() is not None
-    with pytest.raises(EnvironmentFailure, match="the corridor has collapsed"):
-        SAC.load(path).learn(30)
 
 
 def test_another_error_within_an_iteration_ends_the_training(tmp_path, monkeypatch):
@@ -272,9 +262,8 @@ def drawn(picture: Any) -> Corridor:
 def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
     model = small(drawn(np.zeros((8, 8, 3), np.uint8)), max_episode_steps=12)
     assert model.film(tmp_path / "a.gif", episodes=1).stat().st_size > 0
-    for env, words in ((drawn(None), "returned NoneType of shape"), (Corridor(), "no render_mode")):
-        with pytest.raises(FileError, match=f"cannot be filmed: .*{words}"):
-            small(env, max_episode_steps=12).film(tmp_path / "b.gif")
+    with pytest.raises(FileError, match=r"cannot be filmed: .*returned NoneType of shape"):
+        small(drawn(None), max_episode_steps=12).film(tmp_path / "b.gif")
 
 
 class Uncopied(Corridor):
@@ -289,11 +278,8 @@ class Uncopied(Corridor):
         (lambda: small(Corridor()), "Corridor has no step limit: set one, such as"),
         (lambda: small(3), "it must be a gymnasium id, a function"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
-        (lambda: small(lerning_rate=1), "unknown option 'lerning_rate'; did you mean"),
-        (lambda: small(n_epochs=3), "unknown option 'n_epochs'; sac has actor_learning_rate, b"),
         (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),
         (lambda: small(her="past"), "'past' is not allowed"),
-        (lambda: small(preset="robotic"), r"unknown preset 'robotic'; did you mean 'robotics'\?"),
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
         (lambda: small(evaluate_every="x"), "evaluate_every: 'x' is not allowed; it must be a"),
@@ -438,24 +424,19 @@ def altered(saved: dict[str, Any], *keys: str, by: Any) -> dict[str, Any]:
     ("keys", "by", "words"),
     [
         (["steps"], math.nan, "is damaged: nan is not a number of steps"),
-        (["steps"], -30, "is damaged: -30 is not a number"),
-        (["steps"], "60", "is damaged: '60' is not a number"),
         (["steps"], 10**400, "is damaged: 1000.* is not a number"),
         (["steps"], 90, "is damaged: 2 iterations are not 90 steps"),
         (["evaluate_every"], 0, "is damaged: 0 is not a number"),
-        (["evaluate_every"], math.inf, "is damaged: inf is not a number"),
         (["scores"], lambda scores: scores[:-1], "lacks the steps or the scores of a run"),
         (["scores"], [[0.0], [1.0]], "is damaged: not enough values"),
         (["scores"], [["a", 0.0]] * 2, "is damaged: could not convert"),
         (["scores"], [[0.0, math.nan]] * 2, "is damaged: a score is not a number"),
-        (["seeds"], lambda seeds: seeds * 2, "is not a policy file"),
         (["curves", "train", "return_mean"], lambda x: x[1:], "is damaged: All arrays must be"),
         (["curves", "train"], lambda columns: {"seed": columns["seed"]}, "damaged: Cannot conv"),
         (["curves", "train", "seed"], torch.zeros(2, 3), "is damaged: "),
         (["curves"], {}, "is damaged: 'train'"),
         (["curves", "train", "seed"], 7, "is damaged: "),
         (["training", "iteration"], -5, "is damaged: -5 is not a number"),
-        (["training", "iteration"], 1.5, "is damaged: 1.5 is not a number"),
         (["training"], [], "is damaged: list indices"),
         (["format"], "hindsight model 2", "newer version of hindsight .'hindsight model 2'.; upda"),
     ],

@@ -16,12 +16,7 @@ import pytest
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about, file_sha256
 from hindsight.io.files import FileError
-from hindsight.pipeline.publish import (
-    policies_of,
-    publish,
-    publish_policy,
-    write_policy,
-)
+from hindsight.pipeline.publish import policies_of, publish, publish_policy, write_policy
 from hindsight.specs.code import file_name
 from hindsight.specs.config import PUBLISHED, TRAINED, parse
 from hindsight.specs.manifest import MANIFEST

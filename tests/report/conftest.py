@@ -50,7 +50,6 @@ class Project:
     missing: str = ""
 
     def draw(self, *names: str) -> None:
-        """Draw figures."""
         for name in names:
             draw(name, self.root / TABLES, self.root / FIGURES / name)
 

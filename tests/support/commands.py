@@ -56,8 +56,6 @@ def snakemake(
 
 
 class Running:
-    """A command that is under way."""
-
     def __init__(
         self,
         module: str,
@@ -81,7 +79,6 @@ class Running:
         return self._process.exitcode is None
 
     def finished(self, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-        """Wait for its end."""
         self._process.join(timeout)
         status = self._process.exitcode
         assert status is not None, "it goes on"

@@ -1,25 +1,23 @@
 """Finished cells are left alone; with more seeds, only the missing runs are trained."""
 
-import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
 from hindsight.io.checkpoints import load, save
-from hindsight.io.checksums import ABOUT, about, sealed
+from hindsight.io.checksums import about
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import read_spec
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.on_policy import OnPolicyRuns
+from tests.analysis.test_cells import rewrite
 from tests.support.curves import curves
 from tests.training import small
 from tests.training.small import interrupted
@@ -50,16 +48,8 @@ def trained_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def with_metadata(path: Path, **other: Any) -> None:
-    """Change what a file says of itself."""
-    table = pq.read_table(path)
-    changed = {**json.loads(table.schema.metadata[ABOUT]), **other}
-    pq.write_table(sealed(table.replace_schema_metadata(), json.dumps(changed)), path)
-
-
 def as_of_other_code(path: Path) -> None:
-    """Change a file as if other code had written it."""
-    with_metadata(path, code="0123456789ab")
+    rewrite(path, code="0123456789ab")
 
 
 @pytest.mark.parametrize("what", ["code", "curves", "policies", "another's policies", "truncated"])
@@ -131,7 +121,7 @@ OLDER = {"torch": "2.0.0"}
 def test_runs_of_another_world_are_not_reused(tmp_path, trained_seeds, capsys):
     """Other versions of packages could give other numbers, and a cell would hold both."""
     first = train_cell(with_seeds(2), tmp_path)
-    with_metadata(first, versions=about(first)["versions"] | OLDER)
+    rewrite(first, versions=about(first)["versions"] | OLDER)
     path = train_cell(SPEC, tmp_path)
     assert trained_seeds == [0, 1, 0, 1, 2] and "reused" not in about(path)
     assert f"trained with torch 2.0.0 (now {torch.__version__}" in capsys.readouterr().err

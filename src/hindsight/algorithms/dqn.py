@@ -38,11 +38,9 @@ class Agent:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Lengths of a row's parts."""
         return self.q.n_parameters, self.q.n_parameters
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
-        """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.q, rows.chunk(2, dim=1)[0]
 
     def values(self, outputs: Tensor) -> Tensor:
@@ -60,8 +58,6 @@ class Agent:
 
 
 class TrainState(Learner):
-    """Everything that an update changes: the parameters of all runs and the optimiser's moments."""
-
     optimised = ("online",)
     targets = ("target",)
 

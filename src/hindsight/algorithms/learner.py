@@ -45,12 +45,10 @@ class Learner(ABC):
 
     @property
     def rows(self) -> Tensor:
-        """A copy of all parameters, [run, parameter]."""
         online = [getattr(self, name).rows for name in self.optimised]
         return torch.cat([*online, *(getattr(self, name) for name in self.targets)], dim=1)
 
     def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices."""
         for name in self.optimised:
             getattr(self, name).select(runs)
         for name in self.targets:

@@ -63,12 +63,10 @@ class Agent:
 
     @property
     def n_sigmas(self) -> int:
-        """Length of log sigma."""
         return 0 if self.discrete else self.policy.sizes[-1]
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Lengths of a row's parts."""
         return self.policy.n_parameters, self.value.n_parameters, self.n_sigmas
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,7 +75,6 @@ class Agent:
         return policy, value, log_std
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
-        """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.policy, self.split(rows)[0]
 
     def actions(self, outputs: Tensor) -> Tensor:

@@ -50,7 +50,6 @@ class Agent:
         return critics, self.actor.n_parameters + 1, critics
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
-        """The network that selects actions, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1][:, :-1]
 
     def actions(self, outputs: Tensor) -> Tensor:
@@ -67,8 +66,6 @@ class Agent:
 
 
 class TrainState(Learner):
-    """Everything that an update changes: parameters of all runs and the optimisers' moments."""
-
     optimised = ("critics", "actor")
     targets = ("target",)
 

@@ -51,7 +51,6 @@ class Agent:
         return *learned, *learned
 
     def acting(self, rows: Tensor) -> tuple[MLP, Tensor]:
-        """The network that acts, and its parameters [run, parameter] within `rows`."""
         return self.actor, rows.split(self.sizes, dim=1)[1]
 
     def actions(self, outputs: Tensor) -> Tensor:
@@ -67,8 +66,6 @@ class Agent:
 
 
 class TrainState(Learner):
-    """Everything that an update changes: the parameters of all runs and the optimisers' moments."""
-
     optimised = ("critics", "actor")
     targets = ("target_critics", "target_actor")
     critics: Adam

@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hindsight.algorithms.critics_compiled import (
-    Engine,
-    fit,
-    follow,
-    q_values,
-    targets,
-)
+from hindsight.algorithms.critics_compiled import Engine, fit, follow, q_values, targets
 from hindsight.algorithms.td3 import Diagnostics, TrainState
 from hindsight.nn.compiled import (
     Numbers,

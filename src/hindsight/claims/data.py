@@ -50,8 +50,6 @@ class Claim(Spec):
 
 
 class Paper(Spec):
-    """A paper's claims by id."""
-
     paper: str
     title: str
     claims: dict[FolderName, Claim]

@@ -175,7 +175,6 @@ class PredatorPrey(Environments[PredatorPreySpec]):
         self._make_ready(generator.random((1, 1, 1, self._n_uniform), dtype=np.float32))
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:
-        """Draw the prey's random numbers for the `n_steps` steps of rollout `iteration`."""
         size = (n_steps, self.n_envs, self._n_uniform)
         purpose = Purpose.EVALUATION_PREY if self.evaluation else Purpose.PREY
         streams = [stream(seed, purpose, iteration) for seed in self.seeds]

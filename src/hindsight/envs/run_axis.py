@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.environment import Environment
-from hindsight.envs.step import (
-    GOAL_POLICY,
-    TERMINATED,
-    TRUNCATED,
-    Numbers,
-    Pay,
-    Step,
-    near,
-)
+from hindsight.envs.step import GOAL_POLICY, TERMINATED, TRUNCATED, Numbers, Pay, Step, near
 from hindsight.nn.compiled import copy
 from hindsight.nn.numba_cache import FirstClass, compiled, entry_point, first_class
 from hindsight.specs.base import GOAL_KEYS, EnvironmentSpec

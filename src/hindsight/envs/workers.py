@@ -197,13 +197,11 @@ class Instances:
                 self._envs.popitem()[1].close()
 
     def _begin_next(self, i: int) -> None:
-        """Reset to the start of the next episode."""
         self.rows[i]["episode"] += 1
         self.rows[i]["elapsed"] = 0
         self._begin(i)
 
     def _begin(self, i: int) -> None:
-        """Reset to the start of the current episode."""
         self._doing = "reset"
         seed = episode_seed(self.slots[i], self.purpose, int(self.rows[i]["episode"]))
         self._watches[i].begin()
@@ -268,7 +266,6 @@ class Pool:
 
     @property
     def only(self) -> TheOnlyOne | None:
-        """The only instance of the environment, if no other can be made."""
         return None if self._here is None else self._here.only
 
     @property

@@ -132,7 +132,6 @@ class Look:
         return look | {"linewidth": self.width} | more
 
     def handle(self, label: str, **more: Any) -> Line2D:
-        """Return an entry for the legend."""
         return Line2D([], [], label=label, **self.drawn(**more))
 
 

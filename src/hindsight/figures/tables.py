@@ -128,7 +128,6 @@ def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
 
 
 def value(entry: Entry, facet: str) -> Any:
-    """Return an entry's value of a facet."""
     level = names.level_label(entry["level"])
     facets = {
         "arm": entry["name"],

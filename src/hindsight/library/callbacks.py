@@ -35,7 +35,6 @@ class KeepBest:
         self.runs = _runs_in(path, spec=spec.model_dump_json(), code=code_of(spec))
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
-        """Keep the runs that have just had their best evaluation."""
         if phase != "evaluation":
             return
         kept, now = self.runs, _runs_now(runs, columns)
@@ -64,7 +63,6 @@ class KeepOnTheWay:
         self.folder, self.spec, self.every = folder, spec, every
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
-        """Write a file if the iteration has reached a multiple of `every` steps."""
         now, before = runs.env_steps, runs.env_steps - runs.rollout_steps
         if phase == "train" and now // self.every > before // self.every:
             _write(self.folder / f"{now}.safetensors", self.spec, _runs_now(runs, columns))
@@ -146,7 +144,6 @@ class TensorBoard:
         self.writers: dict[int, Any] = {}
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
-        """Write an iteration or an evaluation of every run."""
         step, wall = runs.env_steps, runs.clock.wall.tolist()
         values = {name: column.tolist() for name, column in columns.items()}
         if phase == "evaluation":
@@ -168,6 +165,5 @@ class TensorBoard:
                 add("time/total_timesteps", step, step)
 
     def close(self) -> None:
-        """Flush and close all files."""
         for writer in self.writers.values():
             writer.close()

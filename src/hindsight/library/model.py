@@ -81,7 +81,6 @@ class Model:
     """
 
     algorithm: ClassVar[str]
-    default_her: ClassVar[str] = "future"
     #: What `learn` does by default: show progress, and write curves for TensorBoard.
     verbose: int = 0
     tensorboard_log: str | Path | None = None
@@ -154,7 +153,7 @@ class Model:
         )  # an unknown one is refused before the environment is made
         environment = environment_values(env, env_kwargs, max_episode_steps)
         keys = keys_of(preset, self.algorithm, environment["id"])
-        usual = keys.pop("her", self.default_her)
+        usual = keys.pop("her", "final" if ALGORITHMS[self.algorithm].on_policy else "future")
         asked = count_of("evaluate_every", 2000 if evaluate_every is None else evaluate_every)
         often = ALGORITHMS[self.algorithm].model_fields.get("log_interval")
         if often is not None and asked < often.default:
@@ -872,8 +871,7 @@ def model_of(algorithm: str) -> type[Model]:
     found = next((kind for kind in Model.__subclasses__() if kind.algorithm == algorithm), None)
     if found is not None:
         return found
-    hers = "final" if ALGORITHMS[algorithm].on_policy else "future"
-    keys = {"algorithm": algorithm, "default_her": hers, "__doc__": ALGORITHMS[algorithm].__doc__}
+    keys = {"algorithm": algorithm, "__doc__": ALGORITHMS[algorithm].__doc__}
     return type(algorithm.upper(), (Model,), {**keys, "__module__": __name__})
 
 
@@ -881,7 +879,6 @@ class PPO(Model):
     """Proximal policy optimisation with the hindsight of PPO-HER, for any actions."""
 
     algorithm = "ppo"
-    default_her = "final"
 
 
 class SAC(Model):

@@ -74,14 +74,12 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
 
 
 def must_be_known(algorithm: str) -> None:
-    """Raise SpecError for an unknown algorithm."""
     if algorithm not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
         raise SpecError(f"--algorithm {algorithm!r} is unknown; choose from {known}")
 
 
 def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
-    """Return the cell of these values with another fidelity."""
     parts = {key: part for key, part in values.items() if isinstance(part, dict)}
     changed = {k: {**part, "fidelity": fidelity} for k, part in parts.items() if "fidelity" in part}
     return validated(CellSpec, {**values, **changed})
@@ -196,7 +194,6 @@ def policy_called(name: Path) -> Path:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -103,7 +103,6 @@ class Adam:
             getattr(self, name)[runs] = getattr(part, name)
 
     def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices."""
         for name in ("rows", "learning_rate", "m", "v", "steps"):
             setattr(self, name, getattr(self, name)[runs])
 

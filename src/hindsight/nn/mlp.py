@@ -52,7 +52,6 @@ class MLP:
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of one run."""
         return sum(o * (i + 1) for i, o in pairwise(self.sizes))
 
     def layers(self, rows: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -80,7 +80,6 @@ class Standardiser:
             bias -= (weight[..., :size] * shift).sum(-1).reshape(bias.shape)
 
     def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices."""
         runs = runs.to(self.mean.device)
         self.mean, self.squares = self.mean[runs], self.squares[runs]
         self._prepare()

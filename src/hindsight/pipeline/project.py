@@ -287,7 +287,6 @@ class Project:
     # -- options and resources of a job -------------------------------------------------------
 
     def options(self, file: str) -> str:
-        """Options of `hindsight cell` for a cell."""
         execution, env = self.config.execution, self.spec(file).environment.id
         every = execution.checkpoint_seconds
         options = f"--device {execution.device} --checkpoint-seconds {every:g}"

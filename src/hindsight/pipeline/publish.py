@@ -148,7 +148,6 @@ def _remove_all_but(cells: Collection[Path]) -> Iterator[str]:
 
 
 def _key(path: Path) -> str:
-    """A file's key in the manifest."""
     return str(path.relative_to(PUBLISHED))
 
 

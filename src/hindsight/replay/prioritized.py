@@ -119,11 +119,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     @property
     def made_with(self) -> dict[str, Any]:
-        """As `ReplayBuffer.made_with`."""
         return {**super().made_with, "alpha": self.alpha, "eps": self.eps}
 
     def clear(self) -> None:
-        """Forget every step and every priority."""
         super().clear()
         runs, envs, slots = self.left.shape
         self._tree = SumTree(runs, envs * slots)
@@ -167,19 +165,16 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._tree.set(run[there], leaf[there], priority[there])
 
     def select(self, runs: Tensor) -> None:
-        """Keep only the runs with these indices."""
         super().select(runs)
         kept = runs.cpu().numpy()
         self._tree.levels = [level[kept] for level in self._tree.levels]
         self.largest = self.largest[kept]
 
     def state_dict(self) -> dict[str, Any]:
-        """As `ReplayBuffer.state_dict`, and the priorities."""
         saved = {"priorities": self._tree.leaves.copy(), "largest": self.largest.copy()}
         return super().state_dict() | {k: torch.from_numpy(v) for k, v in saved.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a `state_dict` of a buffer with the same sizes."""
         super().load_state_dict(saved)
         self.largest[:] = saved["largest"]
         run, leaf = np.indices(self._tree.leaves.shape).reshape(2, -1)

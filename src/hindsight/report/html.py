@@ -148,7 +148,6 @@ def webp(path: Path) -> str:
 
 
 def data(kind: str, content: bytes) -> str:
-    """Return an image as a data: URL."""
     return f"data:image/{kind};base64," + base64.b64encode(content).decode("ascii")
 
 

@@ -27,8 +27,6 @@ Actor = Callable[[Mapping[str, Any]], Any]
 
 
 class Evaluation(NamedTuple):
-    """The result of an evaluation."""
-
     return_mean: float
     return_std: float  # over the episodes, with divisor n, as in Stable-Baselines3
     success_rate: float  # NaN if the environment does not report success

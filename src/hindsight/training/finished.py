@@ -32,8 +32,6 @@ SEEDS = re.compile(r"-(\d+)seeds")
 
 @dataclass(frozen=True)
 class TrainedRuns:
-    """Runs of a trained cell."""
-
     table: pa.Table  # their curves
     policies: dict[int, Tensor]  # final parameters [parameter] by seed, except of diverged runs
     runs: list[dict[str, Any]]  # how each ended
@@ -108,7 +106,6 @@ def runs_to_reuse(root: Path, spec: CellSpec) -> TrainedRuns | None:
 
 
 def select_seeds(trained: TrainedRuns, seeds: Sequence[int]) -> TrainedRuns:
-    """Select the runs with these seeds."""
     if not (runs := [run for run in trained.runs if run["seed"] in seeds]):
         return NO_RUNS
     rows = np.isin(trained.table["seed"].to_pylist(), seeds).nonzero()[0]

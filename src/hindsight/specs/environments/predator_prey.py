@@ -60,7 +60,6 @@ class PredatorPreySpec(EnvironmentSpec):
 
     @property
     def code(self) -> tuple[str, ...]:
-        """Roots of the environment's code and of its prey's."""
         return (*super().code, f"hindsight.envs.prey:{self.prey}")
 
     @property
