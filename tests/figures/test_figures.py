@@ -443,8 +443,8 @@ def test_who_had_less_is_said():
             "arms": ["PPO", "SAC"], "source": "laptop", "experiment": "algorithms"}  # fmt: skip
     said = names.where_from(plan, "released", "drawn").replace("\u00a0", " ")
     assert said == (
-        "preset laptop · network 1 × 8 · up to 9 000 steps · released fidelity · 16 seeds · "
-        "SAC: 4 seeds, 2 500 steps, 1 of 2 conditions · drawn"
+        "preset laptop · network 1 × 8 · up to 9,000 steps · released fidelity · 16 seeds · "
+        "SAC: 4 seeds, 2,500 steps, 1 of 2 conditions · drawn"
     )
 
 

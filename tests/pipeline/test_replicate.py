@@ -73,7 +73,7 @@ def test_snakemake_gets_the_keys_before_the_targets(commands):
 
 
 def test_the_log_of_a_pipeline_at_work_is_left_alone(commands):
-    with lock(), pytest.raises(FileError, match="is at work there"):
+    with lock(), pytest.raises(FileError, match="is already running"):
         replicate.run(["--config", "preset=smoke"], "1", published=False)
     assert not commands and LOG.read_text() == "of another run\n"
 

@@ -44,8 +44,8 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
                     color=look.colour, size="medium", weight="bold")  # fmt: skip
         counts.append(f"all {learned}" if 0 < learned == steps.size else str(learned))
     ax.set(xscale="log", xlim=(FIRST, budget), ylim=(0, 1.13), yticks=np.linspace(0, 1, 6))
-    ax.set_xticks(TICKS, [f"{tick:,}".replace(",", "\u00a0") for tick in TICKS])
+    ax.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol="\u00a0%"))
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     title = spec.title.format(*counts, runs=total)
     return style.finish(figure, title, MEASURED, x_label="environment steps, logarithmic")
