@@ -37,7 +37,7 @@ from hindsight.library.from_stable_baselines3 import (
     of_vector,
 )
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
-from hindsight.library.presets import keys_of, notes_of
+from hindsight.library.presets import called, keys_of, notes_of
 from hindsight.replay.buffer import count_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
@@ -221,6 +221,10 @@ class Model:
         #: Whether an error that is not the environment's ended `learn` within an iteration.
         self._torn = False
         self._board: TensorBoard | None = None
+
+    def __repr__(self) -> str:
+        runs = f"{len(self.seeds)} run{'s' * (len(self.seeds) != 1)}"
+        return f"<{called(self.spec)}: {runs}, {self.num_timesteps:,} steps trained>"
 
     @property
     def notes(self) -> tuple[str, ...]:
