@@ -4,6 +4,7 @@ A model trains several runs at once, which differ only in their seeds.  Curves a
 every run.  One run acts: by default the one with the best evaluation.
 """
 
+import inspect
 import re
 import signal
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
 import numpy as np
@@ -30,6 +31,7 @@ from hindsight.io.interruption import Interrupted, noticed
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import Given, environment_values
 from hindsight.library.from_stable_baselines3 import (
+    INSTEAD,
     called_after,
     in_our_words,
     is_theirs,
@@ -171,8 +173,6 @@ class Model:
         )
         spec = validated(CellSpec, given)
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
         self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
         must_count(self.spec, given, settings)
@@ -195,6 +195,8 @@ class Model:
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
         device = str(device)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         check_device(device)
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         self.device, self.workers = device, workers
@@ -266,7 +268,7 @@ class Model:
                 that evaluations took.  None: if the model is `verbose`.
             tensorboard: folder for TensorBoard curves, with a subfolder for each run.
             **theirs: Stable-Baselines3's `progress_bar`, `tb_log_name`, `log_interval` (without
-                effect) and `reset_num_timesteps=False`.
+                effect) and `reset_num_timesteps` (True only if the model is new).
 
         Raises:
             EnvironmentFailure: the environment raised an error or contradicts itself, or its
@@ -275,14 +277,16 @@ class Model:
                 an earlier call within an iteration.
         """
         total_timesteps = count_of("total_timesteps", total_timesteps)
-        progress, name = learn_words(theirs, bool(self.verbose) if progress is None else progress)
+        progress, name = learn_words(
+            theirs, bool(self.verbose) if progress is None else progress, not self.num_timesteps
+        )
         folder = self.tensorboard_log if tensorboard is None else tensorboard
         several = callback if isinstance(callback, Sequence) else [callback]
         callbacks = [each for each in several if each is not None]
         for i, each in enumerate(callbacks):
             if hasattr(each, "on_step"):
                 callbacks[i] = called_after(each, self)
-            elif not callable(each):
+            elif not _takes_a_model(each):
                 raise SpecError(
                     f"callback: {each!r} is not allowed; it must be a callable that takes the "
                     "model, or a list of them"
@@ -654,6 +658,13 @@ class Model:
 
     # -- Stable-Baselines3's names ----------------------------------------------------------------
 
+    if not TYPE_CHECKING:  # mypy would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name in INSTEAD:
+                raise AttributeError(f"{name}: a model has none; use instead: {INSTEAD[name]}")
+            return self.__getattribute__(name)  # raises the usual error
+
     def get_env(self) -> Any:
         """Return a new vector environment of Stable-Baselines3 with one environment."""
         from stable_baselines3.common.vec_env import DummyVecEnv
@@ -815,6 +826,16 @@ class Model:
         last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
         scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
         self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
+
+
+def _takes_a_model(callback: Any) -> bool:
+    try:
+        inspect.signature(callback).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # the signature of some built-in functions is unknown
+        pass
+    return True
 
 
 def _whole(value: Any, least: int) -> int:
