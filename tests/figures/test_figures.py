@@ -92,7 +92,7 @@ def test_every_figure_shows_something_and_says_where_it_is_from(tables):
         if spec is not None and spec.kind != "episodes":
             said = texts(figure)
             assert "preset laptop" in said and f"{spec.fidelity} fidelity" in said, name
-            assert re.search(r"up to [\d ]+ steps", said) and "seeds" in said, name
+            assert re.search(r"up to [\d,]+ steps", said) and "seeds" in said, name
 
 
 def _seeds(tables: Path, experiment: str, **where: Any) -> list[pd.DataFrame]:
