@@ -127,7 +127,6 @@ def test_the_environments_of_a_vector_environment(wrap):
             lambda: sac().learn(60).learn(30, reset_num_timesteps=True),
             "reset_num_timesteps: True is not possible; steps count on: make a new model",
         ),
-        (lambda: sac().learn(30, lambda theirs, names: True), "callback: .* takes the model"),
         (lambda: sac().learn(30, progres_bar=True), "'progres_bar'; did you mean 'progress_bar'"),
         (lambda: sac().learn(60, StopTrainingOnMaxEpisodes(1)), "callback: Stop.* needs what only"),
     ],

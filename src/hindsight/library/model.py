@@ -4,7 +4,6 @@ A model trains several runs at once, which differ only in their seeds.  Curves a
 every run.  One run acts: by default the one with the best evaluation.
 """
 
-import inspect
 import re
 import signal
 import sys
@@ -286,7 +285,7 @@ class Model:
         for i, each in enumerate(callbacks):
             if hasattr(each, "on_step"):
                 callbacks[i] = called_after(each, self)
-            elif not _takes_a_model(each):
+            elif not callable(each):
                 raise SpecError(
                     f"callback: {each!r} is not allowed; it must be a callable that takes the "
                     "model, or a list of them"
@@ -826,16 +825,6 @@ class Model:
         last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
         scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
         self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
-
-
-def _takes_a_model(callback: Any) -> bool:
-    try:
-        inspect.signature(callback).bind(None)
-    except TypeError:
-        return False
-    except ValueError:  # the signature of some built-in functions is unknown
-        pass
-    return True
 
 
 def _whole(value: Any, least: int) -> int:
