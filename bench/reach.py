@@ -1,4 +1,4 @@
-r"""SAC with hindsight beside Stable-Baselines3's: steps until 95 % of the test episodes succeed.
+r"""SAC with hindsight beside Stable-Baselines3's: steps until 95% of the test episodes succeed.
 
     python bench/reach.py                                                # FetchReach
     python bench/reach.py --env PandaReach-v3 --steps 10000 --seeds 4    # pip install panda-gym
@@ -8,7 +8,7 @@ r"""SAC with hindsight beside Stable-Baselines3's: steps until 95 % of the test 
 Both have the same setting and are tested at the same steps, by the same episodes, with the mean
 action.  parking-v0 (pip install highway-env) has crashes, which cost 5 and which no goal explains:
 ours keeps that reward beside the relabelled one, Stable-Baselines3's relabelling computes every
-reward anew.  The authors' learning rate of 3e-4, with networks of 2 x 64, reaches nothing in 15 000
+reward anew.  The authors' learning rate of 3e-4, with networks of 2 x 64, reaches nothing in 15,000
 steps, ours or Stable-Baselines3's: the temperature begins at 1 and falls too slowly.
 """
 

@@ -2,7 +2,7 @@
 
     python bench/replay.py
 
-1 000 000 slots, observations of 25 numbers, goals of 3, actions of 4, batches of 256, k = 4,
+1,000,000 slots, observations of 25 numbers, goals of 3, actions of 4, batches of 256, k = 4,
 `future`.  cpprb has no wheels for the newest Pythons: where it cannot be imported, its lines are
 left out.
 """
@@ -174,7 +174,7 @@ CONTENDERS = {
     "sample: ours, described": partial(ours, "sample"),
     "sample: ours, released": partial(ours, "sample", fidelity="released"),
     "sample: ours, prioritised": partial(ours, "sample", prioritized=True),
-    "sample: ours, 1 000 000 stored": partial(ours, "sample", SIZE - EPISODE),
+    "sample: ours, 1,000,000 stored": partial(ours, "sample", SIZE - EPISODE),
     "sample: ours, 16 runs": axis,
     f"sample: ours under {SB3}'s names": partial(of_sb3, named=True),
     f"sample: ours under {CPPRB}'s names": partial(of_cpprb, named=True),
@@ -195,7 +195,7 @@ RATIOS = [
     ("sample: ours, prioritised", f"sample: {CPPRB}, prioritised", None),
     ("sample: ours, 16 runs", f"sample: {CPPRB}", 1.0),
     # What is left to lose are cache misses.
-    ("sample: ours, 1 000 000 stored", "sample: ours, described", 0.9),
+    ("sample: ours, 1,000,000 stored", "sample: ours, described", 0.9),
     ("add episodes: ours", f"add steps: {SB3}", 10.0),
     (f"sample: ours under {SB3}'s names", f"sample: {SB3}", 3.0),
     (f"add steps: ours under {SB3}'s names", f"add steps: {SB3}", None),

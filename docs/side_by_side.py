@@ -3,7 +3,7 @@
     python docs/side_by_side.py docs/with_and_without.gif
 
 Both are shipped policies, which act without random actions in the same episodes, one after the
-other: plain PPO after 1 000 000 steps, and the recipe of docs/findings.md after 200 000.
+other: plain PPO after 1,000,000 steps, and the recipe of docs/findings.md after 200,000.
 """
 
 import sys

@@ -36,7 +36,7 @@ class Goals(gymnasium.Env):
 
 
 def different_steps(capacity, n_envs, length):
-    """How many different steps there are in 4 000 samples, after three episodes of each."""
+    """How many different steps there are in 4,000 samples, after three episodes of each."""
     env = DummyVecEnv([Goals] * n_envs)
     buffer = HerReplayBuffer(capacity, env.observation_space, env.action_space, env, n_envs=n_envs)
     action, reward = np.zeros((n_envs, 1), np.float32), np.full(n_envs, -1.0)

@@ -49,6 +49,12 @@ def test_evaluate_prints_return_and_success(trained):
     assert all(line.endswith("length 6.0") for line in short[:2])
 
 
+def test_watch_films_the_newest_policy_without_further_words(trained):
+    told = hindsight("watch", "last", "--episodes", "1", cwd=trained)
+    assert told.stdout.startswith("episodes.gif: 1 episode, "), told.stderr
+    assert (trained / "episodes.gif").stat().st_size > 1000
+
+
 def test_curves_in_a_policys_place_are_refused_and_stay_where_they_are(trained):
     (curves,) = (trained / "results/cells").rglob("*.parquet")
     for name, *out in (["evaluate"], ["watch", "a.gif"], ["export", "a.pt2"]):
@@ -124,7 +130,7 @@ def test_train_prints_what_will_come_and_what_came_out(trained):
     (curves,) = (trained / "results").rglob("*.parquet")
     (policy,) = (trained / "results/policies").rglob("*.safetensors")
     assert re.match(
-        r"Training ppo with hindsight \(final, described\) on PredatorPrey-v0: 2 runs × 4,096 "
+        r"Training PPO with hindsight \(final, described\) on PredatorPrey-v0: 2 runs × 4,096 "
         r"steps, about \d+ s on one core if none ends early \(\d+% of it for 20 evaluations of 20 "
         r"episodes\)",
         told[0],

@@ -40,7 +40,7 @@ def block(language: str) -> str:
 
 
 def test_the_program_tells_two_trainings_apart(tmp_path, monkeypatch, capsys):
-    """Eight runs each, whose tests succeed in 20 to 27 % and in 60 to 67 %."""
+    """Eight runs each, whose tests succeed in 20 to 27% and in 60 to 67%."""
     monkeypatch.chdir(tmp_path)
     for folder, success in (("plain", 0.20), ("with-her", 0.60)):
         write_cell(
@@ -53,7 +53,7 @@ def test_the_program_tells_two_trainings_apart(tmp_path, monkeypatch, capsys):
     plain, her, low, high, p = map(float, numbers)
     assert (plain, her) == pytest.approx((0.235, 0.635), abs=0.0051)
     assert low < 0.4 < high and high - low < 0.05
-    # Every run with hindsight is better than every run without: 2 of the C(16, 8) = 12 870 orders.
+    # Every run with hindsight is better than every run without: 2 of the C(16, 8) = 12,870 orders.
     assert p == pytest.approx(2 / 12870, abs=5e-5)
     assert Path("both.png").stat().st_size > 0
 

@@ -116,7 +116,7 @@ def test_a_change_makes_stale_what_uses_it_and_nothing_else(
         ("claims/measures.py", "(her >= 0.5)", "(her > 0.5)", {"claims"}),
         ("claims/rules.py", "most < low", "most <= low", {"claims", "report"}),
         ("algorithms/td3.py", "def update(", "def update(_x, ", set()),
-        ("report/words.py", "The old rule said", "The old rule had said", {"report"}),
+        ("report/words.py", "The earlier rule said", "The earlier rule had said", {"report"}),
     ],
 )
 def test_a_change_redoes_the_stages_that_use_it(

@@ -329,7 +329,9 @@ def _train(spec: Any, out: Path, execution: Any, callbacks: Sequence[Any] = ()) 
 @app.command()
 def watch(
     policy: NamedPolicy,
-    out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 with ffmpeg")],
+    out: Annotated[Path, typer.Argument(help="the animation: .gif, or .mp4 with ffmpeg")] = Path(
+        "episodes.gif"
+    ),
     episodes: Annotated[int, typer.Option(min=1, max=MOST, help="number of episodes")] = 3,
     run: Annotated[int | None, typer.Option(help="the run's seed; default: the first")] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST, help="seed of the episodes")] = 0,

@@ -128,7 +128,7 @@ def test_where_nothing_is_learned_no_level_is_best(tmp_path):
 
 
 def test_the_bounds_of_the_best_level_are_levels():
-    # In 25 of 1000 draws the lowest level is best: the 2.5 % quantile lies between two levels.
+    # In 25 of 1000 draws the lowest level is best: the 2.5% quantile lies between two levels.
     replicates = np.tile([0.1, 0.5, 0.2], (1000, 1))
     replicates[:25, 0] = 0.9
     replicates[25:50, 2] = 0.9

@@ -227,7 +227,7 @@ def test_how_well_it_holds_up(cells, verdict_of, fidelity):
 
 
 def test_which_robot_tasks_are_learned(cells, verdict_of, fidelity):
-    """P7: four runs of 200 000 steps at each weight decay."""
+    """P7: four runs of 200,000 steps at each weight decay."""
     enough: dict[str, int] = {}
     best: dict[str, float] = {}
     for (arm, level, task), runs in cells("fetch").under(fidelity).items():
@@ -245,7 +245,7 @@ def test_which_robot_tasks_are_learned(cells, verdict_of, fidelity):
         assert (verdict.verdict == "yes") == ({t for t, x in best.items() if x >= 0.9}
                                               == {"FetchReach"})  # fmt: skip
     else:
-        assert verdict.verdict == "not tested" and "200 000 steps" in verdict.why
+        assert verdict.verdict == "not tested" and "200,000 steps" in verdict.why
         for task in ("FetchReach", "FetchPush", "FetchSlide", "FetchPickAndPlace"):
             has = enough.get(task, 0)
             assert (f"{task} {has} of 4" in verdict.why) == (has < 4)

@@ -467,7 +467,9 @@ def test_what_is_missing_is_asked_at_once_and_in_time(monkeypatch, capsys):
 
 def test_what_takes_too_long_decides_nothing(monkeypatch):
     monkeypatch.setattr(trial, "SECONDS", -1.0)
-    with pytest.raises(SpecError, match="too short to find out whether its goal ends an episode"):
+    with pytest.raises(
+        SpecError, match="too short to tell whether reaching the goal ends an episode"
+    ):
         hovering(held="list")
     assert validated(GymnasiumSpec, {"id": "Hovering-v0", "terminates": "never"}).facts
 

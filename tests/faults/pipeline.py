@@ -198,7 +198,7 @@ def two_at_once(project: Project) -> str:
     other = second if statuses[0] == 0 else first
     if all(status == 0 for status in statuses):
         return f"a second {what} came after the first"
-    lines = [x for x in (other.said + project.log).splitlines() if "is at work there" in x]
+    lines = [x for x in (other.said + project.log).splitlines() if "is already running" in x]
     demand(bool(lines), f"no sentence: {other.said}")
     return f"a second {what} reported the first, and ended"
 

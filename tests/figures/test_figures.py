@@ -90,7 +90,7 @@ def test_every_figure_shows_something_and_says_where_it_is_from(tables):
         if spec is not None and spec.kind != "episodes":
             said = texts(figure)
             assert "preset laptop" in said and f"{spec.fidelity} fidelity" in said, name
-            assert re.search(r"up to [\d ]+ steps", said) and "seeds" in said, name
+            assert re.search(r"up to [\d,]+ steps", said) and "seeds" in said, name
 
 
 def _seeds(tables: Path, experiment: str, **where: Any) -> list[pd.DataFrame]:
@@ -441,8 +441,8 @@ def test_who_had_less_is_said():
             "arms": ["PPO", "SAC"], "source": "laptop", "experiment": "algorithms"}  # fmt: skip
     said = names.where_from(plan, "released", "drawn").replace("\u00a0", " ")
     assert said == (
-        "preset laptop · network 1 × 8 · up to 9 000 steps · released fidelity · 16 seeds · "
-        "SAC: 4 seeds, 2 500 steps, 1 of 2 conditions · drawn"
+        "preset laptop · network 1 × 8 · up to 9,000 steps · released fidelity · 16 seeds · "
+        "SAC: 4 seeds, 2,500 steps, 1 of 2 conditions · drawn"
     )
 
 

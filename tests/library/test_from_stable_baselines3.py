@@ -1,5 +1,8 @@
 """Coming from Stable-Baselines3: its words, callbacks and files, one step at a time."""
 
+import copy
+import inspect
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +15,9 @@ import pytest
 import torch
 
 import hindsight.envs  # noqa: F401  (registers the environments)
-from hindsight import DQN, PPO, SAC, TD3
+from hindsight import DDPG, DQN, PPO, SAC, TD3
 from hindsight.io.files import FileError
+from hindsight.library.from_stable_baselines3 import INSTEAD
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import evaluate_policy as evaluated
 
@@ -117,7 +121,12 @@ def test_the_environments_of_a_vector_environment(wrap):
         (lambda: sac(policy_delay=2), "unknown option 'policy_delay'; sac has actor_learning_rate"),
         (lambda: sac(foo=1), "unknown option 'foo'; hindsight train --algorithm sac --settings l"),
         (lambda: sac(bach_size=1), "unknown option 'bach_size'; did you mean 'batch_size'"),
-        (lambda: sac().learn(30, reset_num_timesteps=True), "reset_num_timesteps: True is not"),
+        (lambda: sac(activation_fn=torch.nn.ReLU), "activation_fn: .* PPO's networks have tanh"),
+        (lambda: sac(n_steps=3), "n_steps: 3 is not possible here; .* one-step returns"),
+        (
+            lambda: sac().learn(60).learn(30, reset_num_timesteps=True),
+            "reset_num_timesteps: True is not possible; steps count on: make a new model",
+        ),
         (lambda: sac().learn(30, progres_bar=True), "'progres_bar'; did you mean 'progress_bar'"),
         (lambda: sac().learn(60, StopTrainingOnMaxEpisodes(1)), "callback: Stop.* needs what only"),
     ],
@@ -127,6 +136,36 @@ def test_what_is_refused_names_our_word(make, words):
     with pytest.raises(SpecError, match=words) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [PPO, SAC, TD3, DDPG, DQN], ids=lambda kind: kind.__name__)
+def test_their_defaults_are_accepted_by_name(kind):
+    """Other values decide less than a default: it is typed to make a script explicit."""
+    theirs = inspect.signature(getattr(sb3, kind.__name__)).parameters
+    ours = {*kind.__init__.__annotations__, "policy", "learning_rate"}
+    # Their None is without hindsight, and these decay; both are errors that name our word.
+    refused = {"replay_buffer_class"} | {name for name in theirs if "exploration_" in name}
+    env = "BitFlipping-v0" if kind is DQN else ENV
+    given = {name: each.default for name, each in theirs.items() if name not in ours | refused}
+    assert len(given) > 10 and kind("MultiInputPolicy", env, **given).spec.seeds == 4
+    for name in refused & {*theirs}:
+        with pytest.raises(SpecError, match=f"^{name}: .* use instead: "):
+            kind(env, **{name: theirs[name].default})
+
+
+def test_attributes_of_their_models_name_ours():
+    model = sac()
+    assert model.learn(60, reset_num_timesteps=True).num_timesteps == 60
+    for name, instead in INSTEAD.items():
+        with pytest.raises(
+            AttributeError, match=re.escape(f"{name}: a model has none; use instea")
+        ):
+            getattr(model, name)
+        assert hasattr(model, re.split(r"\W", instead)[0]) or "=" in instead
+    with pytest.raises(AttributeError, match="'SAC' object has no attribute 'foo'"):
+        model.foo  # noqa: B018
+    with pytest.raises(AttributeError, match="set_env"):
+        getattr(copy.deepcopy(model), "set_env")  # noqa: B009
 
 
 def test_environments_in_other_processes_are_refused():

@@ -358,6 +358,9 @@ def test_no_observations_get_no_actions(deterministic):
 def test_a_saved_model_acts_as_before_and_has_its_curves(tmp_path):
     model = small().learn(60)
     again = SAC.load(model.save(tmp_path / "model.safetensors"))
+    name = "SAC with hindsight (future, described) on Corridor-v0"
+    assert repr(again) == f"<{name}: 2 runs, 60 steps trained>"
+    assert repr(again.policy()) == f"<policy of {name}>"
     pd.testing.assert_frame_equal(again.curves(), model.curves())
     assert again.best_run == model.best_run and again.num_timesteps == 60
     obs, _ = gym.make("Corridor-v0").reset(seed=0)

@@ -36,7 +36,7 @@ gym.register("Paid-v0", Paid, max_episode_steps=50)
 
 
 def test_sac_learns_a_goal_that_ends_the_episode_with_a_reward_of_one():
-    """At a temperature of 1 it avoids the goal: of four seeds, none then exceeds 20 %."""
+    """At a temperature of 1 it avoids the goal: of four seeds, none then exceeds 20%."""
     model = SAC("Paid-v0", her="future", evaluate_every=1500, log_interval=250, **SMALL)
     model.learn(1500)
     tested = model.curves().query("phase == 'evaluation' and env_steps == 1500")

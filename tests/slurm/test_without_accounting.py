@@ -53,7 +53,7 @@ def jobs_that_end_early(make_project):
     project = make_project(arms(*epochs))
     cancelled, preempted, long, killed, large = cells = [project.cell(n) for n in epochs]
     # Enough for Snakemake and too little for a trainer, at first.
-    memory = f"train:mem_mb=(300 if attempt < 2 and '{large}' in wildcards.cell else 900)"
+    memory = f"train:mem_mb=(300 if attempt < 2 and wildcards.hash[:10] in '{large}' else 900)"
     head = project.train(*cells, options=(*LONG, memory))
     jobs = project.frozen(cancelled, preempted, long, killed)
     os.truncate(project.path(killed, "checkpoints", ".safetensors"), 1000)

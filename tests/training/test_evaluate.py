@@ -142,7 +142,7 @@ def test_a_foreign_environment_is_seen_and_acted_in_as_in_training(kwargs, tmp_p
 
 
 def test_random_actions_are_those_of_the_policy():
-    """Frequencies of choices, moments of numbers: 2 000 draws at one observation."""
+    """Frequencies of choices, moments of numbers: 2,000 draws at one observation."""
     rng = np.random.default_rng(0)
     for name, width in (("ppo-choices", 3), ("ppo", 2)):
         spec, rows = cell(name)

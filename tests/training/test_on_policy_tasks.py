@@ -102,7 +102,7 @@ def test_how_often_and_how_far_the_achieved_goal_has_moved(environment, rollouts
 
 
 def test_choices_are_drawn_with_their_probabilities():
-    """6 000 choices of an untrained policy with a bias against its softmax."""
+    """6,000 choices of an untrained policy with a bias against its softmax."""
     one = runs(cell("bits", "ppo", n_steps=200, n_envs=10), 1, 2, 3)
     policy: Tensor = one.agent.split(one.rows)[0]
     one.agent.policy.layers(policy)[-1][0].copy_(torch.tensor([0.5, -1.0, 0.0, 1.0]))

@@ -82,8 +82,20 @@ def shown(figure):
     )
 
 
+#: A cell's file, in parts, so that the labels of `snakemake --dag` have short lines.
+CELL = "{condition}/{arm}-{size}-{hash}"
+
+
+def cell_of(wildcards):
+    return CELL.format(**dict(wildcards.items()))
+
+
 wildcard_constraints:
     # The general form of a cell's name: a pattern of thousands of names would take minutes to match.
-    cell="[^/]+/[^/]+",
+    condition="[^/]+",
+    arm="[^/]+?",
+    # A long name is cut, perhaps before its learning rate.
+    size="lr[^/]*|[^/-]+",
+    hash="[0-9a-f]+-[0-9a-f]+",
     experiment="[A-Za-z][A-Za-z0-9_-]*",
     figure="[A-Za-z0-9_-]+",

@@ -3,23 +3,24 @@
 rule train:
     """Train a cell: all seeds of one algorithm variant in one condition."""
     output:
-        curves="results/cells/{cell}.parquet",
-        policies="results/policies/{cell}.safetensors",
+        curves=f"results/cells/{CELL}.parquet",
+        policies=f"results/policies/{CELL}.safetensors",
     log:
-        "results/logs/{cell}.log",
+        f"results/logs/{CELL}.log",
     benchmark:
-        "results/benchmarks/{cell}.tsv"
-    priority: lambda wildcards: PROJECT.priority(PROJECT.spec(wildcards.cell))
+        f"results/benchmarks/{CELL}.tsv"
+    priority: lambda wc: PROJECT.priority(PROJECT.spec(cell_of(wc)))
     conda:
         "../../environment.yml"
     threads: PROJECT.config.execution.threads
     resources:
-        mem_mb=lambda wc, attempt: PROJECT.memory(PROJECT.spec(wc.cell), attempt),
-        runtime=lambda wc, attempt: PROJECT.runtime(PROJECT.spec(wc.cell), attempt),
+        mem_mb=lambda wc, attempt: PROJECT.memory(PROJECT.spec(cell_of(wc)), attempt),
+        runtime=lambda wc, attempt: PROJECT.runtime(PROJECT.spec(cell_of(wc)), attempt),
         gpu=int(PROJECT.on_gpu),
     params:
         # Options change no result: a function of the output is exempt from Snakemake's rerun checks.
-        options=lambda wildcards, output: PROJECT.options(wildcards.cell),
+        spec=lambda wc, output: f"results/specs/{cell_of(wc)}.json",
+        options=lambda wc, output: PROJECT.options(cell_of(wc)),
     shell:
-        "hindsight cell results/specs/{wildcards.cell:q}.json {params.options}"
+        "hindsight cell {params.spec:q} {params.options}"
         " --threads {threads} > {log:q} 2>&1"

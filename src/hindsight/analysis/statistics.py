@@ -1,6 +1,6 @@
 """Intervals and tests for few, often bimodal, paired seeds; all random draws are seeded.
 
-Definitions follow Agarwal et al. 2021 (interquartile mean = 25 % trimmed mean, probability of
+Definitions follow Agarwal et al. 2021 (interquartile mean = 25% trimmed mean, probability of
 improvement = U / nm). Percentile bootstraps of fewer than five values undercover badly, so they
 return NaN.
 """
@@ -37,7 +37,7 @@ def iqm(values: Array) -> Array:
 
 @cache  # few seeds have few possible shares
 def wilson(successes: int, n: int) -> Interval:
-    """Return Wilson's 95 % score interval of a share; NaN for n = 0."""
+    """Return Wilson's 95% score interval of a share; NaN for n = 0."""
     if n == 0:
         return NO_INTERVAL
     low, high = scipy.stats.binomtest(successes, n).proportion_ci(method="wilson")
@@ -93,7 +93,7 @@ def _signs(n: int) -> Array:
 
 
 def percentile_interval(replicates: Array, n: int = FEWEST_SEEDS) -> Interval:
-    """Return the central 95 % interval of bootstrap replicates `[draw]`.
+    """Return the central 95% interval of bootstrap replicates `[draw]`.
 
     NaN if fewer than five values, `n`, were resampled.
     """
@@ -134,7 +134,7 @@ def probability_of_improvement(
 def sign_flip_test(differences: ArrayLike) -> float:
     """Return the two-sided p-value of a paired permutation test by sign flips of `[pair]` values.
 
-    Exact up to 12 pairs, otherwise from 20 000 draws that include the observed signs; NaN without
+    Exact up to 12 pairs, otherwise from 20,000 draws that include the observed signs; NaN without
     pairs. scipy.stats.permutation_test is not used because it treats sums that differ only by
     rounding as less extreme (scipy 1.17: p = 0.94 instead of 1 for 0.5, 0.7, 0.9, -0.9, -0.5,
     -0.7), and returns here are hundredths.

@@ -26,7 +26,7 @@ from hindsight.io.files import DamagedError, write_if_changed, write_whole
 from hindsight.io.records import RECORD, Making
 from hindsight.io.startup import side_by_side
 
-#: Enough for every rollout of 1 000 000 steps, so that thinning does not change a run's statistics.
+#: Enough for every rollout of 1,000,000 steps, so that thinning does not change a run's statistics.
 SEED_CURVE_POINTS = 500
 #: Bins of training time. The papers use 100, but arms share an axis, and 100 bins of a long run of
 #: SAC are too wide to resolve when PPO has learned.

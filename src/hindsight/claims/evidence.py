@@ -17,7 +17,7 @@ from hindsight.io.records import RECORD, read_record
 CONDITION = "condition"
 RUN = [CONDITION, "seed"]
 NAN = float("nan")
-#: The difference, in standard errors, that a two-sided 5 % test detects with 80 % power.
+#: The difference, in standard errors, that a two-sided 5% test detects with 80% power.
 FOUND_AT = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
 #: How many missing cells are named.
 NAMED = 12
@@ -39,7 +39,7 @@ class Measured:
     Attributes:
         low, high: the value's interval over seeds, with the conditions fixed.
         wide_low, wide_high: that over conditions, for claims about tasks in general.
-        detectable: the difference that would be detected with 80 % power.
+        detectable: the difference that would be detected with 80% power.
         ahead, behind, open: in how many conditions it is for the claim, against it, or neither.
         words: further values for the verdict's sentence.
         missing: which of the paper's results are missing.
@@ -92,7 +92,7 @@ def by_condition(values: pd.Series | pd.DataFrame) -> list[Array]:
 
 
 def detectable(replicates: Array, n_seeds: int) -> float:
-    """Return the difference that 80 % of studies like this one would detect; NaN with few seeds."""
+    """Return the difference that 80% of studies like this one would detect; NaN with few seeds."""
     return FOUND_AT * float(replicates.std()) if n_seeds >= statistics.FEWEST_SEEDS else NAN
 
 

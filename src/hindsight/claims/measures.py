@@ -211,9 +211,7 @@ def _before(mine: pd.DataFrame, other: pd.DataFrame, time: str) -> int:
 def sizes(summary: pd.DataFrame) -> list[str]:
     """Say which seeds and budgets the arms had, if they differ."""
     found = {
-        str(arm): f"{own['n_seeds'].min()} seeds and {own['budget'].min():,} steps".replace(
-            ",", " "
-        )
+        str(arm): f"{own['n_seeds'].min()} seeds and {own['budget'].min():,} steps"
         for arm, own in summary.groupby("arm", sort=False)
     }
     if len(set(found.values())) < 2:
@@ -361,7 +359,7 @@ def tasks_learned(
     few = [f"{task} {enough.get(task, 0)} of {needs['weight_decays']}" for task in (only, *others)
            if enough.get(task, 0) < needs["weight_decays"]]  # fmt: skip
     if few:
-        runs_of = f"{needs['seeds']} runs of {needs['steps']:,} steps".replace(",", " ")
+        runs_of = f"{needs['seeds']} runs of {needs['steps']:,} steps"
         raise Untested(f"weight decays that have {runs_of}, as the rule needs: {', '.join(few)}")
     success = runs[["max_success", "final_evaluation_success"]].max(axis=1)
     medians = runs.assign(s=success).groupby(["role", "task", "level"])["s"].median()
@@ -455,7 +453,7 @@ def best_s(evidence: Evidence, *, within: float) -> Measured:
         *percentile_interval(levels[wider.argmin(axis=1)], len(means)), n_conditions=len(means),
         n_seeds=seeds, conditions=each.to_dict(), missing=_absent(levels),
         words={"flat": f"S = {good.min():g} to {good.max():g}" if len(good) > 1 else "no other S",
-               "more": f"{100 * within:.0f} %",
+               "more": f"{within:.0%}",
                "m_c": f"{together['best_level'].iloc[0]:g}" if len(together) else "–"},
     )  # fmt: skip
 

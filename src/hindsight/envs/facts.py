@@ -361,7 +361,7 @@ def find_facts(
     lines = []
     if rewards.one_at_a_time:
         lines.append(
-            "compute_reward takes one goal at a time, so 1 000 relabelled steps take "
+            "compute_reward takes one goal at a time, so 1,000 relabelled steps take "
             f"{1e3 * rewards.seconds:.2g} s; training is faster if it accepts arrays of goals"
         )
     if rewards.reads_info:
@@ -512,9 +512,9 @@ def _ending(
                 "terminates=goal if they do)"
             )
             return known[0], False, line
-        why = "could not achieve its goal to find out whether that"
+        why = "could not tell whether reaching the goal"
         if not found.in_time:
-            why = f"of {SECONDS:g} s was too short to find out whether its goal"
+            why = f"of {SECONDS:g} s was too short to tell whether reaching the goal"
         raise SpecError(
             f"{name} has no compute_terminated, and a trial {why} ends an episode: {WRITE}"
         )

@@ -55,8 +55,8 @@ def network_note(hidden: Sequence[int]) -> str:
 
 
 def between(unit: str, counts: Sequence[int]) -> str:
-    """Return the range of counts: `16 seeds`, `4 to 16 seeds`, `25 000 steps`."""
-    ends = dict.fromkeys(f"{n:,}".replace(",", "\u00a0") for n in (min(counts), max(counts)))
+    """Return the range of counts: `16 seeds`, `4 to 16 seeds`, `25,000 steps`."""
+    ends = dict.fromkeys(f"{n:,}" for n in (min(counts), max(counts)))
     return f"{' to '.join(ends)} {unit}{'' if max(counts) == 1 else 's'}"
 
 
@@ -107,7 +107,7 @@ def _trained(plan: Mapping[str, Any], arm: str) -> tuple[tuple[int, ...], tuple[
 
 
 def _less(own: tuple[Any, ...], most: tuple[Any, ...], everywhere: set[str]) -> str:
-    """Return what an arm had less of than the largest arm: `4 seeds, 25 000 steps`."""
+    """Return what an arm had less of than the largest arm: `4 seeds, 25,000 steps`."""
     words = [
         between(unit, mine)
         for unit, mine, theirs in zip(("seed", "step"), own[:2], most[:2], strict=True)

@@ -32,8 +32,8 @@ Spread = tuple[float, ...]  # a value and the bounds of its interval, or NaN
 #: Height in inches of a row of `intervals`, and of each of its lines.
 ROW, LINE = 0.1, 0.09
 BARS = {
-    "mean": "bars: bootstrap 95 % interval over seeds, within conditions",
-    "share": "bars: Wilson 95 % interval",
+    "mean": "bars: bootstrap 95% interval over seeds, within conditions",
+    "share": "bars: Wilson 95% interval",
 }
 
 
@@ -126,7 +126,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
 def _bars(spec: FigureSpec) -> str:
     own = [MEASURES[name] for name in spec.measures]
     if any(measure.bounds for measure in own):
-        return "bars: 95 % interval over seeds"
+        return "bars: 95% interval over seeds"
     return "; ".join(dict.fromkeys(BARS[measure.centre] for measure in own))
 
 

@@ -60,7 +60,7 @@ _RC: dict[str, Any] = (
         "text.color": TEXT,
         "lines.markersize": 3.8,
         "pdf.fonttype": 42,  # TrueType: text in the PDF can be selected and edited
-        "pdf.compression": 1,  # 25 % faster than 6, for 2 % more bytes
+        "pdf.compression": 1,  # 25% faster than 6, for 2% more bytes
         "svg.fonttype": "none",  # text, too
         "svg.hashsalt": "hindsight",  # the same names of clip paths each time
     }
@@ -239,7 +239,7 @@ def finish(
     width, panels = fig.get_size_inches()
     paper = _DRAWING.get().paper
     head = [] if paper else textwrap.wrap(title, int(width / 0.1), break_on_hyphens=False)
-    whole = subtitle.replace(" %", "\u00a0%").replace(" ·", "\u00a0·")  # not at a line's start
+    whole = subtitle.replace(" ·", "\u00a0·")  # not at a line's start
     words = [] if paper else textwrap.wrap(whole, int(width / 0.07), break_on_hyphens=False)
     rows = _legend_rows(handles, width)
     room = 0.1 + TITLE * len(head) + SUBTITLE * len(words) + LEGEND * len(rows)

@@ -30,7 +30,7 @@ def held(path: Path, what: str, wait: bool = False) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
     except Timeout:
-        busy = f"{what}: another process is at work there (process {_holder(path)})"
+        busy = f"{what} is already running (process {_holder(path)})"
         if not wait:
             raise FileError(busy) from None
         _tell(f"{busy}; waiting for it")

@@ -27,7 +27,18 @@ SAME: dict[str, tuple[Any, str]] = {
         "HerReplayBuffer",
         "a model has its own; her=None is without hindsight",
     ),
+    "rollout_buffer_class": (None, "a model has its own"),
+    "rollout_buffer_kwargs": (None, "a model has its own"),
+    "_init_setup_model": (True, "a model is always set up"),
+    "activation_fn": (None, "nothing: PPO's networks have tanh, the others ReLU"),
+    "normalize_advantage": (True, "advantages are always normalised"),
+    "n_steps": (1, "off-policy algorithms have one-step returns"),
     "use_sde": (False, "epsilon=0.2 takes random actions"),
+    "use_sde_at_warmup": (False, "epsilon=0.2 takes random actions"),
+    "sde_sample_freq": (-1, "epsilon=0.2 takes random actions"),
+    "exploration_fraction": (None, "epsilon=0.1, which stays the same"),
+    "exploration_initial_eps": (None, "epsilon=0.1, which stays the same"),
+    "exploration_final_eps": (None, "epsilon=0.1, which stays the same"),
     "optimize_memory_usage": (False, "buffer_size limits the memory"),
     "stats_window_size": (100, "success rates are those of 100 episodes"),
     "target_update_interval": (1, "tau is how fast target networks follow"),
@@ -39,6 +50,18 @@ SAME: dict[str, tuple[Any, str]] = {
 }
 #: Words that mean the same as one of ours.
 RENAMED = {"goal_selection_strategy": "her", "net_arch": "hidden"}
+#: Attributes and methods of their models, and what to use here.
+INSTEAD = {
+    "env": "get_env()",
+    "set_env": "load(path, env=...)",
+    "observation_space": "get_env().observation_space",
+    "action_space": "get_env().action_space",
+    "replay_buffer": "save_replay_buffer(path)",
+    "get_parameters": "parameters(run)",
+    "set_parameters": "load(path)",
+    "set_random_seed": "a new model with seed=0",
+    "set_logger": "tensorboard_log='runs'",
+}
 
 
 def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,14 +97,14 @@ def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return ours
 
 
-def learn_words(theirs: Mapping[str, Any], progress: bool) -> tuple[bool, str]:
+def learn_words(theirs: Mapping[str, Any], progress: bool, is_new: bool) -> tuple[bool, str]:
     """Whether to show progress, and a folder for curves, from `learn`'s arguments; SpecError."""
     known: dict[str, Any] = {"progress_bar": progress, "tb_log_name": "", "log_interval": 0}
     for name in theirs.keys() - known.keys():
         if name != "reset_num_timesteps":
             raise SpecError(f"learn has no argument {name!r}{guess(name, known)}")
-        if theirs[name]:
-            raise SpecError(f"{name}: True is not possible; steps count on, unless a model is new")
+        if theirs[name] and not is_new:
+            raise SpecError(f"{name}: True is not possible; steps count on: make a new model")
     given = {**known, **theirs}
     return given["progress_bar"], given["tb_log_name"]
 

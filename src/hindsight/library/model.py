@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
 import numpy as np
@@ -30,6 +30,7 @@ from hindsight.io.interruption import Interrupted, noticed
 from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import Given, environment_values
 from hindsight.library.from_stable_baselines3 import (
+    INSTEAD,
     called_after,
     in_our_words,
     is_theirs,
@@ -37,7 +38,7 @@ from hindsight.library.from_stable_baselines3 import (
     of_vector,
 )
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
-from hindsight.library.presets import keys_of, notes_of
+from hindsight.library.presets import called, keys_of, notes_of
 from hindsight.replay.buffer import count_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
@@ -170,8 +171,6 @@ class Model:
         )
         spec = validated(CellSpec, given)
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
         self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
         must_count(self.spec, given, settings)
@@ -194,6 +193,8 @@ class Model:
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
         device = str(device)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         check_device(device)
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         self.device, self.workers = device, workers
@@ -220,6 +221,10 @@ class Model:
         #: Whether an error that is not the environment's ended `learn` within an iteration.
         self._torn = False
         self._board: TensorBoard | None = None
+
+    def __repr__(self) -> str:
+        runs = f"{len(self.seeds)} run{'s' * (len(self.seeds) != 1)}"
+        return f"<{called(self.spec)}: {runs}, {self.num_timesteps:,} steps trained>"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -261,7 +266,7 @@ class Model:
                 that evaluations took.  None: if the model is `verbose`.
             tensorboard: folder for TensorBoard curves, with a subfolder for each run.
             **theirs: Stable-Baselines3's `progress_bar`, `tb_log_name`, `log_interval` (without
-                effect) and `reset_num_timesteps=False`.
+                effect) and `reset_num_timesteps` (True only if the model is new).
 
         Raises:
             EnvironmentFailure: the environment raised an error or contradicts itself, or its
@@ -270,7 +275,9 @@ class Model:
                 an earlier call within an iteration.
         """
         total_timesteps = count_of("total_timesteps", total_timesteps)
-        progress, name = learn_words(theirs, bool(self.verbose) if progress is None else progress)
+        progress, name = learn_words(
+            theirs, bool(self.verbose) if progress is None else progress, not self.num_timesteps
+        )
         folder = self.tensorboard_log if tensorboard is None else tensorboard
         several = callback if isinstance(callback, Sequence) else [callback]
         callbacks = [each for each in several if each is not None]
@@ -648,6 +655,13 @@ class Model:
         return export(self.policy(run, which), Path(path))
 
     # -- Stable-Baselines3's names ----------------------------------------------------------------
+
+    if not TYPE_CHECKING:  # mypy would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name in INSTEAD:
+                raise AttributeError(f"{name}: a model has none; use instead: {INSTEAD[name]}")
+            return self.__getattribute__(name)  # raises the usual error
 
     def get_env(self) -> Any:
         """Return a new vector environment of Stable-Baselines3 with one environment."""

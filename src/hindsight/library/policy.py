@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 
 from hindsight.io.files import FileError, write_whole
+from hindsight.library.presets import called
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
@@ -79,6 +80,7 @@ class Policy(nn.Module):
     ) -> None:
         """Create the policy of a run of cell `spec` with parameters `row` [parameter]."""
         super().__init__()
+        self.name = called(spec)
         self.shapes = {key: tuple(space.shape or ()) for key, space in observations.items()}
         #: The possible values of each discrete part of an observation; None: it is continuous.
         self.choices = {key: choices(space) for key, space in observations.items()}
@@ -101,6 +103,9 @@ class Policy(nn.Module):
             self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float32))
         starts = np.ravel(getattr(actions, "start", 0)).astype(np.int64)
         self.register_buffer("first_choice", torch.from_numpy(starts))
+
+    def __repr__(self) -> str:
+        return f"<policy of {self.name}>"
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Return the actions [n, ...] for observations; see the class."""

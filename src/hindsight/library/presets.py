@@ -39,6 +39,14 @@ def keys_of(preset: str | None, algorithm: str, environment: str) -> dict[str, A
     return keys | kinds[algorithm]
 
 
+def called(spec: CellSpec) -> str:
+    """Name a training: `SAC with hindsight (future, described) on FetchReach-v4`."""
+    her = spec.hindsight or spec.replay
+    strategy, fidelity = (getattr(her, key, None) for key in ("strategy", "fidelity"))
+    how = f" with hindsight ({strategy}, {fidelity})" if strategy else ""
+    return f"{spec.algorithm.name.upper()}{how} on {spec.environment.id}"
+
+
 def notes_of(spec: CellSpec) -> tuple[str, ...]:
     """Return what the user should know before training, one sentence each."""
     where, how = spec.environment, spec.algorithm

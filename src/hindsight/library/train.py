@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hindsight.library.presets import called
 from hindsight.library.presets import keys_of as settings_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import FIDELITIES, Fidelity
@@ -103,14 +104,13 @@ def to_come(
     """
     her = spec.hindsight or spec.replay
     strategy, fidelity = (getattr(her, key, None) for key in ("strategy", "fidelity"))
-    how = f" with hindsight ({strategy}, {fidelity})" if strategy else ""
     runs = "1 run" if spec.seeds == 1 else f"{spec.seeds} runs"
     files, where = files_of(spec, out), spec.environment
     step_ms = where.step_ms if isinstance(where, GymnasiumSpec) else 0.0
     whole, tests = seconds(spec, step_ms), evaluation_seconds(spec, step_ms)
     lines = [
-        f"Training {spec.algorithm.name}{how} on {spec.environment.id}: {runs} × {spec.steps:,} "
-        f"steps, about {duration(whole)} on one core if none ends early "
+        f"Training {called(spec)}: {runs} × {spec.steps:,} steps, about {duration(whole)} on one "
+        "core if none ends early "
         f"({tests / whole:.0%} of it for {spec.evaluation.points} "
         f"evaluations of {spec.evaluation.episodes} episodes)",
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",

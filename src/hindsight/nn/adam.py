@@ -24,7 +24,7 @@ class Adam:
     """Adam (Kingma & Ba 2015, Algorithm 1) on `rows` [run, parameter], in place.
 
     Long rows use PyTorch's fused kernel, which makes one pass over memory instead of seven (on a
-    CPU, 0.56 instead of 2.4 ms for 1 066 000 parameters).  It rounds differently, so short rows,
+    CPU, 0.56 instead of 2.4 ms for 1,066,000 parameters).  It rounds differently, so short rows,
     where it saves little, keep the operations with which the published cells were trained.
 
     A run that is inactive in a step keeps its parameters, moments and step count.  Weight decay is

@@ -47,7 +47,7 @@ class Page:
         parser = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
         if not images:
             parser.disable("image")
-        tokens = parser.parse(re.sub(r"(?<=\d) (?=\d{3}\b)", "\u00a0", markdown))  # 12 345
+        tokens = parser.parse(markdown)
         if tokens and tokens[0].tag == "h1":
             del tokens[:3]  # its opening, its text, its closing
         headers, cell = list[str](), 0

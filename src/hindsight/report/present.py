@@ -25,18 +25,18 @@ class Table:
 
 
 def number(value: Any, digits: int = 2) -> str:
-    """Format a number: `0.91`, `12 345` (no decimals from 1000 on), `∞`, `–` for NaN and None."""
+    """Format a number: `0.91`, `12,345` (no decimals from 1000 on), `∞`, `–` for NaN and None."""
     if value is None or math.isnan(value):
         return NOTHING
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if abs(value) >= 1000:
-        return f"{value:,.0f}".replace(",", "\u00a0")
+        return f"{value:,.0f}"
     return f"{value:.{digits}f}".replace("-", "−")
 
 
 def count(value: Any) -> str:
-    """Format a whole number: `16`, `12 345`."""
+    """Format a whole number: `16`, `12,345`."""
     return number(value, 0)
 
 
@@ -82,7 +82,7 @@ LEVEL: Column = ("setting", column(str, "level"))
 _CONDITIONS: Column = ("conditions", column(count, "n_conditions"))
 _SEEDS: Column = ("seeds", column(count, "n_seeds"))
 _SOLVED: Column = (
-    "seeds solved [95 %]", column(interval, "solved_share", "solved_low", "solved_high")
+    "seeds solved [95%]", column(interval, "solved_share", "solved_low", "solved_high")
 )  # fmt: skip
 _METRICS = {
     "auc": "area under the curve",
@@ -94,20 +94,20 @@ _TESTS: list[Column] = [
     ("pair", column("{} − {}".format, "arm", "baseline")),
     ("metric", column(_METRICS.__getitem__, "metric")),
     _SEEDS,
-    ("mean difference [95 %]", column(interval, "mean_difference", "low", "high")),
+    ("mean difference [95%]", column(interval, "mean_difference", "low", "high")),
     ("p, sign flips, Holm", column(p_value, "p_holm")),
     ("p, Fisher on solved, Holm", column(p_value, "p_fisher_holm")),
     ("p, log-rank", column(p_value, "p_logrank")),
-    ("probability of improvement [95 %]",
+    ("probability of improvement [95%]",
      column(interval, "probability_of_improvement", "probability_low", "probability_high")),
 ]  # fmt: skip
 #: The title and the columns of the tables that `summarise` writes, by file name.
 TABLES: dict[str, tuple[str, list[Column]]] = {
     "aggregate.csv": ("All conditions together", [
         LEVEL, _ARM, _CONDITIONS, _SEEDS,
-        ("interquartile mean of final return [95 %]",
+        ("interquartile mean of final return [95%]",
          column(interval, "iqm_return", "iqm_return_low", "iqm_return_high")),
-        ("mean of final return [95 %]",
+        ("mean of final return [95%]",
          column(interval, "mean_return", "mean_return_low", "mean_return_high")),
         _SOLVED,
     ]),
@@ -118,23 +118,23 @@ TABLES: dict[str, tuple[str, list[Column]]] = {
         ("time to learn, steps", column(count, "time_to_learn_steps")),
         ("time to learn, minutes", column(number, "time_to_learn_minutes")),
         _SOLVED,
-        ("mean final return [95 %]", column(interval, "mean_return", "mean_low", "mean_high")),
+        ("mean final return [95%]", column(interval, "mean_return", "mean_low", "mean_high")),
     ]),
     "sensitivity.csv": ("Sensitivity", [
         *_CONDITION, _ARM, _SEEDS,
         ("best scaled return", column(number, "best")),
         ("worst scaled return", column(number, "worst")),
-        ("sensitivity, % [95 %]",
+        ("sensitivity, % [95%]",
          column(partial(interval, digits=0), "sensitivity_percent", "low", "high")),
     ]),
     "best_level.csv": ("Best setting", [
         *_CONDITION, _ARM, _CONDITIONS, _SEEDS,
-        ("best by M_c [95 %]", column(setting, "best_level", "best_to", "low", "high")),
+        ("best by M_c [95%]", column(setting, "best_level", "best_to", "low", "high")),
         ("its M_c", column(number, "m_c")),
     ]),
     "m_c.csv": ("M_c by setting", [
         *_CONDITION, LEVEL, _ARM, _SEEDS,
-        ("M_c [95 %]", column(interval, "m_c", "m_c_low", "m_c_high")),
+        ("M_c [95%]", column(interval, "m_c", "m_c_low", "m_c_high")),
     ]),
     "tests.csv": ("Pairwise tests", [*_CONDITION, LEVEL, *_TESTS]),
 }  # fmt: skip
@@ -143,9 +143,9 @@ TABLES: dict[str, tuple[str, list[Column]]] = {
 OF_TASKS: dict[str, list[Column]] = {
     "summary.csv": [
         _TASK, LEVEL, _ARM, _SEEDS,
-        ("success at the end [95 %]",
+        ("success at the end [95%]",
          column(interval, "mean_success", "success_low", "success_high")),
-        ("mean success over training [95 %]",
+        ("mean success over training [95%]",
          column(interval, "mean_success_auc", "success_auc_low", "success_auc_high")),
         _SOLVED,
         ("steps until solved, median", column(count, "solve_step_median")),

@@ -22,7 +22,7 @@ NAMED = 12
 UNITS: dict[str, Callable[[float], str]] = {
     "count": lambda x: f"{x:.0f}",
     "times": lambda x: f"{2.0**x:.2f}" if x < 3 else f"{2.0**x:.0f}",
-    "share": lambda x: f"{100 * x:.1f} %",
+    "share": lambda x: f"{x:.1%}",
     "points": lambda x: f"{100 * x:+.1f}",
     "return": lambda x: f"{x:+.3f}",
     "plain": lambda x: f"{x:.2g}",
@@ -64,7 +64,7 @@ def says(row: Row) -> str:
         answer = f", {own['answer']}" if differ else ""
         value = interval(claim.unit, own["measured"])
         choices.append(f"{name[:1].upper()}{name[1:]}: {value}{answer}.")
-    return re.sub(r"(?<=\d)%", " %", " ".join([sentence, *choices]))
+    return " ".join([sentence, *choices])
 
 
 def published(scoreboard: Path) -> dict[tuple[str, str], str]:
@@ -143,10 +143,10 @@ def rule(claim: Claim) -> str:
 
 
 def history(claim: Claim) -> list[str]:
-    """List the changes to a rule after results were seen, with the old rule's verdicts."""
+    """List the changes to a rule after results were seen, with the earlier verdicts."""
     found = []
     for change in claim.changes:
-        old = f" The old rule said of the published results: {_before(change)}."
+        old = f" The earlier rule said of the published results: {_before(change)}."
         found.append(f"{change.date}: {change.what}{old if change.before else ''}")
     return found
 

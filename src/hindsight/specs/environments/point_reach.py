@@ -38,7 +38,7 @@ class PointReachSpec(EnvironmentSpec):
 
     @model_validator(mode="after")
     def _targets_are_to_be_reached(self) -> "PointReachSpec":
-        # Two uniform points are closer than half the side in 48 % of cases.
+        # Two uniform points are closer than half the side in 48% of cases.
         if self.threshold >= self.range:
             raise ValueError(
                 f"threshold {self.threshold:g} must be below range {self.range:g}: "
