@@ -203,6 +203,19 @@ def steps_of(runs: Runs, arm: str, conditions: str = "", clock: str = "env_steps
     })  # fmt: skip
 
 
+def near(column: str, runs: dict[int, Run], step: int) -> float:
+    """Median over runs of a column's mean over the five iterations up to a step."""
+    rows = [run.train[run.train["env_steps"] <= step + 1024].tail(5) for run in runs.values()]
+    return float(np.median([own[column].astype(float).mean() for own in rows]))
+
+
+def medians(runs: Runs, *arms: str, clock: str = "env_steps") -> pd.DataFrame:
+    """Of the steps until an arm's runs learn, by condition."""
+    return pd.DataFrame({
+        arm: steps_of(runs, arm, clock=clock).groupby(level=0).median() for arm in arms
+    })  # fmt: skip
+
+
 def last_by(runs: dict[int, Run], step: int) -> list[float]:
     """Success in each run's last tests up to a step."""
     return [
@@ -229,7 +242,7 @@ def holds(page: str, title: str, *expected: object) -> None:
     (text,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", page, re.M | re.S)
     text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     text = re.sub(r"\]\([^)]*\)|2 × 64|3 × 512", "]", text)  # where links lead, networks' names
-    assert NUMBER.findall(text) == " ".join(map(str, expected)).split()
+    assert NUMBER.findall(text) == " ".join(map(str, expected)).replace("-", "−").split()
 
 
 def percents(*shares: float) -> str:
@@ -239,7 +252,3 @@ def percents(*shares: float) -> str:
 
 def thousands(*steps: float) -> str:
     return " ".join("never" if np.isinf(n) else f"{int(n / 1000 + 0.5)},000" for n in steps)
-
-
-def signed(value: float, digits: int = 2) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")

@@ -7,7 +7,6 @@ listed as they are.
 """
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,21 +15,19 @@ import pytest
 
 from tests.analysis.published import (
     EPSILON,
-    PREYS,
+    ROOT,
     STALLED,
     UNLEARNED,
-    Run,
-    Runs,
     holds,
     last_by,
+    medians,
+    near,
     percents,
     reached,
-    signed,
     steps_of,
     thousands,
 )  # fmt: skip
 
-ROOT = Path(__file__).parents[2]
 RECIPE = "failed, weighted, switched off"
 HARDEST = ["random random", "random repel", "random straight_away", "random random_direction"]
 CLOCKS = ("env_steps", "cpu_seconds")
@@ -44,19 +41,6 @@ def tested(cells):
 def seconds(minutes: float) -> str:
     own = 60 * minutes
     return "never" if np.isinf(own) else f"{own:.1f}" if own < 10 else f"{own:.0f}"
-
-
-def near(column: str, runs: dict[int, Run], step: int) -> float:
-    """Median over runs of a column's mean over the five iterations up to a step."""
-    rows = [run.train[run.train["env_steps"] <= step + 1024].tail(5) for run in runs.values()]
-    return float(np.median([own[column].astype(float).mean() for own in rows]))
-
-
-def medians(runs: Runs, *arms: str, clock: str = "env_steps") -> pd.DataFrame:
-    """Of the steps until an arm's runs learn, by condition."""
-    return pd.DataFrame({
-        arm: steps_of(runs, arm, clock=clock).groupby(level=0).median() for arm in arms
-    })  # fmt: skip
 
 
 def never(steps: pd.Series) -> str:
@@ -104,33 +88,32 @@ def test_why_it_works(findings, tested):
     runs = {arm: tested[arm, "", "random repel"] for arm, *_ in tested}
     hers, weighted, failed = runs["PPO-HER"], runs["weighted"], runs["failed"]
     resting, end = tested["PPO-HER", "", "random static"], 500_000
+    parts = [f"relabelled_{name}" for name in ("share", "advantage", "z_squared")]
     for run in (*hers.values(), *resting.values(), *weighted.values()):
-        share, advantage, z = (run.train[f"relabelled_{name}"] for name in (
-            "share", "advantage", "z_squared"))  # fmt: skip
+        share, advantage, z = (run.train[part] for part in parts)
         run.train["push"] = share * advantage * z
         # `log_std` is that after the iteration's update, as in the published z.
         run.train["corrected"] = z + 2 * run.train["log_std"].diff()
         run.train["corrected_push"] = share * advantage * run.train["corrected"]
-    share, advantage, z = (near(f"relabelled_{name}", hers, end) for name in (
-        "share", "advantage", "z_squared"))  # fmt: skip
+    share, advantage, z = (near(part, hers, end) for part in parts)
     lowest = min(range(20_480, end, 2048), key=lambda step: near("log_std", hers, step))
     returns = {arm: near("return_mean", own, end) for arm, own in runs.items()}
     sigma = {step: np.exp(near("log_std", hers, step)) for step in (lowest, end)}
     holds(
-        findings, "Why it works", "500,000", signed(returns["PPO"]),
-        "30,000", f"+{near('relabelled_advantage', hers, 30_000):.2f}",
+        findings, "Why it works", "500,000", f"{returns['PPO']:.2f}",
+        "30,000", f"+{near(parts[1], hers, 30_000):.2f}",
         "75,000", percents(np.median(last_by(hers, 75_000))),
         1, f"{1 + z:.2f}", 1,
         f"{share:.1f} {advantage:.2f} {z:.2f} {near('push', hers, end):.2f}",
         f"{sigma[lowest]:.1f} {lowest // 1000},000 {sigma[end]:.1f} {returns['PPO-HER']:.2f}",
         percents(np.median(last_by(hers, end))),
         f"{near('push', resting, 100_000):.3f} 100,000",
-        *(f"{near('relabelled_share', failed, step):.2f}" for step in (30_000, end)),
+        *(f"{near(parts[0], failed, step):.2f}" for step in (30_000, end)),
         f"{returns['failed']:.2f}",
         f"{np.exp(near('log_std', weighted, 100_000)):.2f} 100,000 {returns['weighted']:.2f}",
         f"{near('return_mean', runs[RECIPE], 100_000):.2f} 100,000",
         f"{near('return_mean', hers, 100_000):.2f}",
-        1, f"{near('relabelled_z_squared', failed, end):.2f}",
+        1, f"{near(parts[2], failed, end):.2f}",
         f"{near('corrected', hers, end) - z:.3f}",
         f"{near('corrected_push', resting, 100_000):.3f}",
     )  # fmt: skip
@@ -150,7 +133,7 @@ def test_what_else_would_do(findings, cells):
 
     steps = medians(runs, "GCSL", "PPO-HER")
     falls = [c for c in steps.index if last("GCSL", c, "train", "log_std") < 0]
-    flees = [f"{start} {prey}" for start in ("random", "apart") for prey in PREYS[3:5]]
+    flees = [c for c in steps.index if c.endswith(("repel", "straight_away"))]
     caught = [[last(arm, c) for c in flees] for arm in ("GCSL", "PPO-HER")]
     z = [near("relabelled_z_squared", runs[arm, "", STALLED[0]], 500_000)
          for arm in (fixed, "PPO-HER")]  # fmt: skip
@@ -160,7 +143,7 @@ def test_what_else_would_do(findings, cells):
         never(steps_of(runs, dense)), len(falls), np.isinf(steps["GCSL"]).sum(),
         np.isinf(steps["GCSL"][falls]).sum(), never(steps_of(runs, "GCSL")),
         *(percents(min(own), max(own)) for own in caught),
-        0.5, *(signed(last(fixed, c, "train", "return_mean")) for c in STALLED),
+        0.5, *(f"{last(fixed, c, 'train', 'return_mean'):.2f}" for c in STALLED),
         never(steps_of(runs, fixed)),
         thousands(*steps.loc[["random static", "random attract"]].stack()),
         percents(*(last(fixed, c) for c in STALLED)), 0.5,

@@ -1,6 +1,4 @@
-"""The numbers of docs/findings.md on the papers' claims and on other tasks, computed once more from
-the published cells, in the order of the page.
-"""
+"""As test_findings.py, the sections of docs/findings.md on the papers' claims and other tasks."""
 
 import numpy as np
 import pandas as pd
@@ -15,12 +13,10 @@ from tests.analysis.published import (
     STALLED,
     UNLEARNED,
     holds,
-    last_by,
     learned,
     percents,
     reached,
     saved_by_switching,
-    signed,
     steps_of,
     thousands,
 )  # fmt: skip
@@ -33,10 +29,8 @@ def test_sac_that_stops_early(findings, cells, verdicts):
     returns = runs.each(lambda run: float(run.train["return_mean"].iloc[-1]))["released"]
     highest = runs.highest()["described"]["SAC-HER"].droplevel("level")
     goes_on = highest[~highest.index.isin(UNLEARNED)]
-    p1, p2b, p3a = (
-        [verdicts[claim, fidelity].measured for fidelity in FIDELITIES]
-        for claim in ("P1", "P2b", "P3a")
-    )
+    p1, p2b, p3a = ([verdicts[claim, fidelity].measured for fidelity in FIDELITIES]
+                    for claim in ("P1", "P2b", "P3a"))  # fmt: skip
     holds(
         findings, "SAC looks worse because it stops early", 13,
         stopped["SAC-HER"].sum(), stopped["SAC-HER"].size, stopped["SAC"].sum(),
@@ -76,7 +70,7 @@ def test_learning_rates(findings, cells):
         learned_at["3e-05"] - learned_at["0.0003"],
         thousands(*(slow[f"random {prey}"] for prey in ("random", "random_direction", "static"))),
         thousands(*(quick[f"random {prey}"] for prey in ("random", "static"))),
-        percents(kept.min(), kept.max()).replace("%", "%"),
+        percents(kept.min(), kept.max()),
         "0.00003", thousands(her.loc[STALLED[0], "3e-05"]), f"{falls.iloc[-1]:.2f}",
         "500,000", *map(len, early),
         f"{100 * worst.max():,.0f}%", "3,200%", learns.size().max(),
@@ -87,20 +81,19 @@ def test_learning_rates(findings, cells):
 
 
 def test_harder_conditions(findings, cells):
-    tests = {name: cells(name).last_tests() for name in ("agent_size", "dimensions", "grid_size")}
     levels = {"agent_size": ("1", "0.5", "0.1"), "dimensions": ("2", "3", "6"),
               "grid_size": ("10", "20", "30", "40", "50")}  # fmt: skip
     table = []
     for name, shown in levels.items():
-        means = tests[name]["released"].groupby(["arm", "level"]).mean()
+        means = cells(name).last_tests()["released"].groupby(["arm", "level"]).mean()
         table += [*shown, *(percents(*means[arm][list(shown)]) for arm in ("PPO-HER", "PPO"))]
-    boxes = [tests["grid_size"][fidelity, "PPO-HER"][:, "random static"].groupby("level").mean()
-             for fidelity in ("described", "released")]  # fmt: skip
-    flat = tests["dimensions"]["released"][:, "2", STALLED[1]].groupby("arm").mean()
+    boxes = cells("grid_size").last_tests()[:, "PPO-HER", :, "random static"]
+    boxes = boxes.groupby(["fidelity", "level"]).mean().drop("10", level="level")
+    flat = cells("dimensions").last_tests()["released"][:, "2", STALLED[1]].groupby("arm").mean()
     holds(
         findings, "PPO-HER holds up better where it is harder", 8, "150,000", *table,
         "100 72 40 34 15%", 21, "2,000", "50 21 10 7%",  # bench/pursuer.py
-        *(percents(*own.drop("10")) for own in boxes),
+        *(percents(*boxes[fidelity]) for fidelity in ("described", "released")),
         20, f"{100 * flat['PPO']:.1f}%", percents(flat["PPO-HER"]),
     )  # fmt: skip
 
@@ -108,15 +101,13 @@ def test_harder_conditions(findings, cells):
 def test_stability(findings, cells, verdicts):
     found = [verdicts["P8", fidelity].measured for fidelity in FIDELITIES]
     assert all([*m.conditions] == STALLED[:1] and m.words["rising"] == 1 for m in found)
-    setbacks: dict[str, list[bool]] = {"PPO-HER": [], "PPO": []}
-    for (arm, level, _), runs in cells("learning_rate").under("released").items():
-        for run in runs.values() if level == "0.003" else ():
-            returns = run.train["return_mean"].to_numpy(float)
-            if (returns >= 0.9 - EPSILON).any():
-                later = returns[np.argmax(returns >= 0.9 - EPSILON) :]
-                drop = (np.maximum.accumulate(later) - later).max()
-                setbacks[arm].append(drop >= 0.3 - EPSILON)
-    her, ppo = ([sum(own), len(own)] for own in setbacks.values())
+    returns = cells("learning_rate").each(lambda run: run.train["return_mean"].to_numpy(float))
+    setbacks: dict[str, list[bool]] = {"PPO": [], "PPO-HER": []}
+    for (arm, *_), own in returns["released"].xs("0.003", level="level").items():
+        if (high := own >= 0.9 - EPSILON).any():
+            later = own[np.argmax(high) :]
+            setbacks[arm].append((np.maximum.accumulate(later) - later).max() >= 0.3 - EPSILON)
+    ppo, her = ([sum(own), len(own)] for own in setbacks.values())
     holds(findings, "Where return is lost, entropy rises", 0.9, *her, 0.3, *ppo)
 
 
@@ -124,6 +115,7 @@ def test_does_the_small_network_matter(findings, cells):
     network, large, table = cells("network"), " (3 × 512)", list[object]()
     runs, steps = network.under("described"), network.steps()["described"].unstack("arm")
     learns = np.isfinite(steps.droplevel("level"))
+    ends = network.last_tests()["described"].groupby(["arm", "condition"]).mean()
     arms = ("recipe", "PPO-HER-2-PPO", "PPO-HER", "PPO")
     for condition in (STALLED[0], "random straight_away", STALLED[1]):
         for arm in ("PPO-HER", "PPO-HER-2-PPO", "recipe"):
@@ -131,7 +123,7 @@ def test_does_the_small_network_matter(findings, cells):
             known = own[np.isfinite(own)]
             table += [known.size, own.size]
             table += [thousands(known.min(), known.max())] if known.size else []
-            table.append(percents(np.mean(last_by(runs[arm + large, "", condition], 500_000))))
+            table.append(percents(ends[arm + large, condition]))
     passed = network.outcomes("described")["success"] >= 0.95 - EPSILON
     updates = network.each(lambda run: run.train["updates"].mean())["described"].groupby("arm")
     done = [f"{updates.mean()[arm]:.0f}" for arm in (
@@ -150,7 +142,7 @@ def test_does_the_small_network_matter(findings, cells):
     holds(
         findings, "Does the small network matter?", done[0], 640, *done[1:], 320,
         "8 500,000 1,000,000", *(percents(own.mean()) for own in later[:2]), 0.005,
-        "{}% {}% {} {}%".format(*(signed(share, 0) for share in limits)), 16,
+        "{:.0f}% {:.0f}% {:.0f} {:.0f}%".format(*limits), 16,
         learns["PPO-HER" + large].sum(), 12, learns["PPO-HER"].sum(),
         f"{ratios[np.isfinite(ratios)].min():.1f} {ratios[np.isfinite(ratios)].max():.1f}",
         learns["PPO"].sum(), *(np.isfinite(steps_of(runs, arm + large)).sum() for arm in arms),
@@ -174,7 +166,7 @@ def test_goals_of_copies(findings, cells):
     holds(
         findings, "The best goal for copies is where the episode ended",
         8, "150,000", "1 2 4 8", *(percents(means[level]) for level in shown),
-        f"{falls.max():.2f}", signed(falls.iloc[-1], 0),
+        f"{falls.max():.2f}", f"{falls.iloc[-1]:.0f}",
     )  # fmt: skip
     areas = runs.over_training().groupby(PLACE).mean()["released", "PPO-HER"].unstack("level")
     assert (areas.idxmax(axis=1) == "final 1").all() and len(areas) == 12
@@ -182,12 +174,8 @@ def test_goals_of_copies(findings, cells):
 
 def test_mixing_in_failures(findings, cells):
     runs, others, stop = (cells(name) for name in ("s_ratio", "algorithms", "stop_her"))
-    best, tests = (
-        pd.concat(tables)[lambda table: ~table.index.duplicated()] for tables in (
-            [own.highest() for own in (runs, others, stop)],
-            [own.last_tests().groupby(PLACE).mean() for own in (runs, others, stop)],
-        )
-    )  # fmt: skip
+    best = pd.concat([own.highest() for own in (runs, others, stop)]).groupby(PLACE).max()
+    tests = pd.concat([own.last_tests() for own in (runs, others, stop)]).groupby(PLACE).mean()
     table, ends = list[str](), list[list[float]]()
     for fidelity, level in (("released", "0.7"), ("described", "0.5")):
         table.append(percents(float(level)))
@@ -201,12 +189,18 @@ def test_mixing_in_failures(findings, cells):
     sooner = [own for prey in PREYS[:2]
               for own in (steps.loc[f"random {prey}", "0.3"], alone[f"random {prey}"])]  # fmt: skip
     low = tests["described", "MEHER", "0.3"]
-    areas = {level: against(runs, others, level) for level in ("0.7", "0.5")}
-    clear = areas["0.5"][areas["0.5"] < -0.1].sort_values(ascending=False)
+    alike = others.curves("success_rate")  # over the same steps
+    most, half = (
+        pd.Series({
+            place[3]: wide.mean().mean() - alike["released", "PPO-HER", "", place[3]].loc[
+                : wide.index[-1]].mean().mean()
+            for place, wide in runs.curves("success_rate").items() if place[::2] == ("released", s)
+        }) for s in ("0.7", "0.5")
+    )  # fmt: skip
+    clear = half[half < -0.1].sort_values(ascending=False)
     shares = runs.m_c()["described"].unstack("level").idxmax(axis=1)
-    spans = [[min(own), max(own)] for own in (
-        [float(shares[f"random {prey}"]) for prey in preys] for preys in (PREYS[:3], PREYS[3:])
-    )]  # fmt: skip
+    spans = [shares[[f"random {prey}" for prey in preys]].astype(float).agg(["min", "max"])
+             for preys in (PREYS[:3], PREYS[3:])]  # fmt: skip
     entropies = runs.each(lambda run: float(run.tests["reward_entropy"].mean()))
     area = runs.over_training()
     entropy = []
@@ -216,35 +210,25 @@ def test_mixing_in_failures(findings, cells):
         entropy += [f"+{rank:.2f}", percents(float(by_share.idxmax())), f"{by_share.max():.2f}"]
     holds(
         findings, "Where mixing in failures helps", "500,000", "1,000,000", *table,
-        *(percents(min(own), max(own)) for own in zip(*ends, strict=True)), "30%", thousands(*sooner),
+        *(percents(min(own), max(own)) for own in zip(*ends, strict=True)),
+        "30%", thousands(*sooner),
         percents(low["random attract"], low["random straight_away"]),
         percents(tests["described", "PPO-HER", "", "random straight_away"]),
-        "70%", f"{100 * -areas['0.7'].min():.0f}", "50%", *(f"{-100 * own:.0f}" for own in clear),
+        "70%", f"{-100 * most.min():.0f}", "50%", *(f"{-100 * own:.0f}" for own in clear),
         *(percents(*own) for own in spans), "80 90%", *entropy,
     )  # fmt: skip
-    assert set(areas["0.7"].index[areas["0.7"] > 0]) == set(STALLED)
+    assert set(most.index[most > 0]) == set(STALLED)
     for prey in PREYS[3:]:
         own = steps.loc[f"random {prey}"]
         assert own["0.8"] > own["1.0"] and own["0.9"] > own["1.0"]
-
-
-def against(cells, others, level: str) -> pd.Series:
-    """Mean success over training less PPO-HER's in the same steps, `released`, by condition."""
-    alone, found = others.curves("success_rate"), {}
-    for place, wide in cells.curves("success_rate").items():
-        if place[0] == "released" and place[2] == level:
-            her = alone["released", "PPO-HER", "", place[3]]
-            found[place[3]] = wide.mean().mean() - her[her.index <= wide.index[-1]].mean().mean()
-    return pd.Series(found)
 
 
 def test_when_hindsight_should_be_switched_off(findings, cells):
     stop, always, stopped = cells("stop_her"), "PPO-HER", "PPO-HER-2-PPO"
     saved = [saved_by_switching(stop.under(fidelity)).mean() for fidelity in FIDELITIES]
     learns = np.isfinite(stop.each(lambda run: learned(run)[0])).groupby(["arm", "condition"])
-    median = {place: wide.median(axis=1) for place, wide in stop.curves().items()}
-    ends = [curve.index[curve >= 0.95 - EPSILON][0] for (_, arm, _, condition), curve
-            in median.items() if arm == stopped and condition in STALLED]  # fmt: skip
+    ends = [wide.index[wide.median(axis=1) >= 0.95 - EPSILON][0] for place, wide
+            in stop.curves().items() if place[1] == stopped and place[3] in STALLED]  # fmt: skip
     switch = cells("switch_off")
     rates = switch.each(lambda run: run.train["updates"].sum() / run.train["env_steps"].max())
     rates = rates.groupby(["condition", "level"]).median().unstack()
@@ -292,11 +276,8 @@ def test_robot_arms(findings, cells):
     reach = [first[f"{name}-HER", "FetchReach"].median() for name in ("SAC", "TD3", "DDPG")]
     push, (place,) = first[options, "FetchPush"], first[options, "FetchPickAndPlace"]
     others = first.drop(options).drop("FetchReach", level="condition")
-    assert np.isinf(others).all() and np.isinf(first[options, "FetchSlide"]).all()
-    budgets = {place[1::2]: budget for place, budget in runs.budgets.items()}
-    for task in ("FetchSlide", "FetchPickAndPlace"):
-        assert budgets["SAC-HER", task] == budgets["SAC-HER", "FetchSlide"]
-        assert budgets["DDPG-HER", task] == budgets["DDPG-HER", "FetchPush"]
+    budgets = pd.Series({place[1::2]: budget for place, budget in runs.budgets.items()})
+    budgets = budgets.drop("FetchReach", level=1).sort_index()
     strategies = cells("fetch_strategies").each(lambda run: run.tests["success_rate"].mean())
     means = strategies.groupby("level").mean()
     arms = cells("fetch")
@@ -313,11 +294,13 @@ def test_robot_arms(findings, cells):
         f"{min(reach):,.0f} {max(reach):,.0f}", 4, "30%",
         thousands(push.min(), push.max()), push.size, "10 15", thousands(place), 1,
         thousands(budgets[options, "FetchSlide"]), 1,
-        1, thousands(*(budgets["SAC-HER", task] for task in ("FetchSlide", "FetchPush"))),
-        1, thousands(budgets["DDPG-HER", "FetchPush"], budgets["TD3-HER", "FetchPush"]),
+        1, thousands(*sorted({*budgets["SAC-HER"]})),
+        1, thousands(*sorted({*budgets["DDPG-HER"], *budgets["TD3-HER"]})),
         *(percents(means[f"{name} 4"]) for name in ("episode", "future", "final", "random")),
         4, "25,000", thousands(max(perfect)), 4, "200,000", ppo.sum(), ppo.size,
     )  # fmt: skip
+    assert np.isinf(others).all() and np.isinf(first[options, "FetchSlide"]).all()
+    assert budgets["SAC-HER"].idxmax() == budgets["TD3-HER"].idxmax() == "FetchPush"
 
 
 def test_other_systems(findings, cells):
