@@ -26,7 +26,7 @@ from tests.analysis.published import (
     reached,
     steps_of,
     thousands,
-)  # fmt: skip
+)
 
 RECIPE = "failed, weighted, switched off"
 HARDEST = ["random random", "random repel", "random straight_away", "random random_direction"]

@@ -19,7 +19,7 @@ from tests.analysis.published import (
     saved_by_switching,
     steps_of,
     thousands,
-)  # fmt: skip
+)
 
 
 def test_sac_that_stops_early(findings, cells, verdicts):
