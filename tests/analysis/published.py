@@ -8,6 +8,7 @@ precision, hence EPSILON.
 """
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,8 +22,15 @@ from hindsight.specs.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 EPSILON = 1e-6
+FIDELITIES = ("released", "described")
+PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
+#: Conditions that SAC-HER does not learn as described, and those in which PPO-HER stalls.
+UNLEARNED = {"apart static", "apart repel", "apart straight_away"}
+STALLED = ["random repel", "random random_direction"]
 #: Index of a table: a cell's place in an experiment.
 PLACE = ["fidelity", "arm", "level", "condition"]
+#: A number of a page, or a cell of a table that says "never".
+NUMBER = re.compile(r"(?<=\| )never|(?<![\w.,-])[+−]?\d+(?:,\d{3})*(?:\.\d+)?%?")
 #: The columns that are read of a cell.
 COLUMNS = {
     "phase", "seed", "env_steps", "return_mean", "success_rate", "episodes", "policy_entropy",
@@ -183,3 +191,64 @@ class Cells:
         steps = pd.Series(times).rename_axis(PLACE).droplevel("arm")
         slowest = steps.groupby(["fidelity", "condition"]).transform("max")
         return (self.highest().droplevel("arm") + 1) / 2 * (1 - steps / slowest)
+
+
+def steps_of(runs: Runs, arm: str, conditions: str = "", clock: str = "env_steps") -> pd.Series:
+    """When an arm's runs learn, by condition and seed; conditions: how their names begin."""
+    return pd.Series({
+        (condition, seed): learned(run, clock)[0]
+        for (own, _, condition), by_seed in runs.items()
+        for seed, run in by_seed.items()
+        if own == arm and condition.startswith(conditions)
+    })  # fmt: skip
+
+
+def near(column: str, runs: dict[int, Run], step: int) -> float:
+    """Median over runs of a column's mean over the five iterations up to a step."""
+    rows = [run.train[run.train["env_steps"] <= step + 1024].tail(5) for run in runs.values()]
+    return float(np.median([own[column].astype(float).mean() for own in rows]))
+
+
+def medians(runs: Runs, *arms: str, clock: str = "env_steps") -> pd.DataFrame:
+    """Of the steps until an arm's runs learn, by condition."""
+    return pd.DataFrame({
+        arm: steps_of(runs, arm, clock=clock).groupby(level=0).median() for arm in arms
+    })  # fmt: skip
+
+
+def last_by(runs: dict[int, Run], step: int) -> list[float]:
+    """Success in each run's last tests up to a step."""
+    return [
+        float(run.tests.loc[run.tests["env_steps"] <= step + 1024, "success_rate"].iloc[-1])
+        for run in runs.values()
+    ]
+
+
+def saved_by_switching(runs: Runs, end: str = "") -> pd.DataFrame:
+    """What `savings` says, by condition; end: of the arms' names."""
+    found = {}
+    for (arm, level, condition), stopped in runs.items():
+        if arm == "PPO-HER-2-PPO" + end:
+            always = runs["PPO-HER" + end, level, condition]
+            pairs = [(run, always[seed]) for seed, run in stopped.items()]
+            found[condition] = np.mean(
+                [savings(*pair) for pair in pairs if pair[0].about["switch_step"] is not None], 0
+            )
+    return pd.DataFrame(found, ["whole", "updates", "time"]).T
+
+
+def holds(page: str, title: str, *expected: object) -> None:
+    """A section's numbers are these, in this order; strings may hold several."""
+    (text,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", page, re.M | re.S)
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    text = re.sub(r"\]\([^)]*\)|2 × 64|3 × 512", "]", text)  # where links lead, networks' names
+    assert NUMBER.findall(text) == " ".join(map(str, expected)).replace("-", "−").split()
+
+
+def percents(*shares: float) -> str:
+    """As listed in a text: 97 and 90%."""
+    return " ".join(f"{int(round(100 * share, 3) + 0.5)}" for share in shares) + "%"
+
+
+def thousands(*steps: float) -> str:
+    return " ".join("never" if np.isinf(n) else f"{int(n / 1000 + 0.5)},000" for n in steps)
