@@ -24,6 +24,7 @@ from tests.analysis.published import (
     near,
     percents,
     reached,
+    saved_by_switching,
     steps_of,
     thousands,
 )
@@ -68,7 +69,12 @@ def test_which_should_i_use(findings, cells, tested):
         "500,000 200,000",
     )  # fmt: skip
     span = thousands(cold.min(), cold.max())
-    holds(findings, "What came out so far", 1, 0.01, cold.size, span, 2, "20%", 0.005)
+    limited = saved_by_switching(cells("kl_limit").under("described"), ", KL 0.005")["updates"]
+    small = limited[limited < 0.2]
+    holds(
+        findings, "What came out so far", 1, 0.01, cold.size, span, small.size, limited.size, 2,
+        "20%", 0.005, percents(limited["random repel"]),
+    )  # fmt: skip
     assert fixed.sum() == np.isinf(steps_of(sac, "SAC-HER")).sum()
     by_prey = fixed.groupby(level=0).mean()
     assert set(by_prey.index[by_prey > 0.5]) == UNLEARNED
