@@ -256,6 +256,31 @@ def test_what_is_missing_is_said(tables, tmp_path):
             assert "trains nothing for this figure" in texts(draw.draw_spec(spec, folder))
 
 
+def test_panels_whose_lines_have_other_numbers_of_seeds_say_so(tables, tmp_path):
+    folder = _altered(tables, tmp_path)
+    rows = pd.read_parquet(folder / "seed_curves.parquet")
+    most = rows["seed"].nunique()
+    one = (rows["condition"] == "apart static") & (rows["arm"] == "SAC") & (rows["seed"] > 0)
+    rows[~one].to_parquet(folder / "seed_curves.parquet")
+    axes = draw.figure_of("ppo_her_fig2", tmp_path).axes
+    said = [[t.get_text() for t in ax.texts if "n = " in t.get_text()] for ax in axes]
+    assert said.count([f"n = {most}\nSAC 1"]) == 1 and said.count([f"n = {most}"]) == len(said) - 1
+    for name in ("ppo_her_fig2", "ppo_her_fig3"):  # all alike: the subtitle says it
+        assert "n = " not in texts(draw.figure_of(name, tables))
+
+
+@pytest.mark.parametrize(("minutes", "unit"), [(0.5, "seconds"), (60.0, "minutes")])
+def test_short_trainings_are_drawn_over_seconds(tables, tmp_path, minutes, unit):
+    folder = _altered(tables, tmp_path)
+    rows = pd.read_parquet(folder / "seed_curves.parquet")
+    rows["minutes"] *= minutes / rows["minutes"].max()
+    rows.to_parquet(folder / "seed_curves.parquet")
+    figure = draw.figure_of("ppo_her_fig3", tmp_path)
+    assert f"training time of a run ({unit})" in texts(figure)
+    high = max(ax.get_xlim()[1] for ax in figure.axes)
+    assert (30.0 if unit == "seconds" else 60.0) == pytest.approx(high, rel=0.15)
+
+
 def test_what_was_timed_on_another_processor_is_left_out(tables, tmp_path):
     folder = _altered(tables, tmp_path)
     summary = pd.read_csv(folder / "summary.csv", keep_default_na=False)

@@ -102,7 +102,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     ended = _ended(tables)
     marks: set[str] = set()
     counts = max(len(curve.seeds) for curve in found.values())
-    fewest = min(len(curve.seeds) for curve in found.values())
+    seeds: dict[Axes, str] = {}
     for panel in own.panels:
         few = len(panel.lines) <= FEW
         faint = max(0.18 if few else 0.07, 8.0 / (max(len(panel.lines), 1) * counts))
@@ -118,8 +118,11 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         here = {key: curve for (column, key), curve in found.items()
                 if column == panel.measure.column}  # fmt: skip
         _note_absent(panel, here.keys(), unlike)
-        if fewest < counts:
-            _note_seeds(panel, here)
+        seeds[panel.ax] = _seeds(panel, here)
+    if len(set(seeds.values()) - {""}) > 1:  # else the subtitle says all
+        for ax, text in seeds.items():
+            ax.text(0.03, 0.96, text, transform=ax.transAxes, va="top", color=style.FAINT,
+                    size=7, zorder=5)  # fmt: skip
     more = [
         style.Look(style.FAINT, "none", marker).handle(label, markeredgewidth=1.5)
         for end, (marker, label) in ENDS.items()
@@ -231,19 +234,15 @@ def _mark_end(ax: Axes, curve: Curve, look: style.Look, ended: str, *, few: bool
     return {ended}
 
 
-def _note_seeds(panel: Panel, there: Mapping[Key, Curve]) -> None:
-    """Note in a panel how many seeds its lines have, if those of the figure differ."""
+def _seeds(panel: Panel, there: Mapping[Key, Curve]) -> str:
+    """Say how many seeds the lines of a panel have."""
     keys = {name: key_of(entries[0]) for name, entries in panel.lines.items()}
     seeds = {name: len(there[key].seeds) for name, key in keys.items() if key in there}
-    if not seeds:
-        return
-    most = max(seeds.values())
+    most = max(seeds.values(), default=0)
     fewer = {name: n for name, n in seeds.items() if n < most}
-    words = [f"n = {most}", *(f"{name} {n}" for name, n in fewer.items())]
     if len(fewer) > 2:
-        words = [f"n = {min(fewer.values())} to {most}"]
-    panel.ax.text(0.03, 0.96, "\n".join(words), transform=panel.ax.transAxes, va="top",
-                  color=style.FAINT, size=7, zorder=5)  # fmt: skip
+        return f"n = {min(fewer.values())} to {most}"
+    return "\n".join([f"n = {most}", *(f"{name} {n}" for name, n in fewer.items())]) if most else ""
 
 
 def _note_absent(panel: Panel, there: Set[Key], unlike: set[Key]) -> None:
