@@ -37,7 +37,7 @@ def holder(path, seconds):
 def test_the_holder_is_named(tmp_path):
     path = tmp_path / "cell.lock"
     process = holder(path, 60)
-    named = rf"^the cell: another process .* {process.pid} on "
+    named = rf"^the cell is already running .*process {process.pid} on "
     with pytest.raises(FileError, match=named), held(path, "the cell"):
         pytest.fail("held twice")
     process.kill()
@@ -55,7 +55,7 @@ def test_waiting_is_announced_and_ends_with_the_lock(tmp_path, capsys):
     with held(path, "the cell", wait=True):
         # The holder removed its file: this lock is on the one that others will find.
         assert path.exists()
-        with pytest.raises(FileError, match="another process"), held(path, "the cell"):
+        with pytest.raises(FileError, match="is already running"), held(path, "the cell"):
             pytest.fail("held twice")
     assert capsys.readouterr().err.count("waiting for it") == 1
     assert process.wait() == 0

@@ -84,14 +84,14 @@ def test_an_edit_retrains_and_package_versions_are_recorded(folder):
         return done.stdout
 
     told = trained()
-    assert "Training sac" in told
+    assert "Training SAC with hindsight" in told
     # The command that it suggests names the module, which a file alone may not import.
     assert "--env" in next(line for line in told.splitlines() if line.startswith("use it"))
     assert trained().startswith("already trained by the same code")
     (curves,) = folder.glob("results/cells/*/*.parquet")
     assert {"gymnasium", "numpy"} <= about(curves)["versions"].keys()
     (folder / "paying.py").write_text("def scale():\n    return 0.5\n")
-    assert "Training sac" in trained()
+    assert "Training SAC with hindsight" in trained()
 
 
 def test_an_installed_environment_has_a_version_instead():

@@ -9,11 +9,11 @@ from hindsight.figures.panels import NoResults
 from hindsight.figures.specs import FigureSpec
 from hindsight.figures.tables import Tables, called, chosen, look_of, values
 
-#: Inches of a panel, small enough to be legible on a phone.
-PANEL = (4.7, 1.75)
+#: Inches of the panels together, small enough to be legible on a phone.
+SIZE = (5.2, 1.75)
 MEASURED = "Share of runs that have learned (nine of ten episodes succeed)"
 FIRST = 1_500  # steps at the start of the axis
-TICKS = (3_000, 10_000, 30_000, 100_000, 300_000)
+TICKS = (3_000, 30_000, 300_000)
 
 
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
@@ -27,9 +27,8 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     if not runs["arm"].isin([entry["arm"] for entry in entries]).any():
         raise NoResults
     spawns = values(tables.plan, entries, "spawn")
-    width, height = PANEL
-    figure = Figure((width, height * len(spawns)), dpi=style.DPI, layout="constrained")
-    panels = figure.subplots(len(spawns), sharex=True, squeeze=False)[:, 0]
+    figure = Figure(SIZE, dpi=style.DPI, layout="constrained")
+    panels = figure.subplots(1, len(spawns), sharey=True, squeeze=False)[0]
     looks = {arm: look_of(tables.plan, arm) for arm in spec.arms}
     longest = max(entry["steps"] for entry in entries)
     for ax, spawn in zip(panels, spawns, strict=True):
