@@ -45,7 +45,9 @@ class Arm(gymnasium.Env[Any, Any]):
 
 
 RNG = np.random.default_rng(0)
-OBS = {key: RNG.random((EPISODE, *s.shape), np.float32) for key, s in Arm.observation_space.items()}
+SPACES = Arm.observation_space.items()
+STATES = {key: RNG.random((EPISODE + 1, *space.shape), np.float32) for key, space in SPACES}
+OBS, NEXT_OBS = ({key: x[i : EPISODE + i].copy() for key, x in STATES.items()} for i in (0, 1))
 ACTIONS = RNG.random((EPISODE, ACTION), np.float32)
 REWARDS = np.zeros(EPISODE, np.float32)
 
@@ -79,9 +81,10 @@ def of_sb3(adds: bool = False, named: bool = False) -> Turn:
     def add() -> None:
         t = next(steps) % EPISODE
         obs = {key: values[t : t + 1] for key, values in OBS.items()}
+        next_obs = {key: values[t : t + 1] for key, values in NEXT_OBS.items()}
         done = np.array([t == EPISODE - 1])
         info = [{"TimeLimit.truncated": bool(done[0])}]
-        buffer.add(obs, obs, ACTIONS[t : t + 1], REWARDS[t : t + 1], done, info)
+        buffer.add(obs, next_obs, ACTIONS[t : t + 1], REWARDS[t : t + 1], done, info)
 
     for _ in range(STORED):
         add()
@@ -105,8 +108,8 @@ def of_cpprb(adds: bool = False, named: bool = False, prioritized: bool = False)
     )  # fmt: skip
 
     def add() -> None:
-        obs = OBS["observation"]
-        buffer.add(obs=obs, act=ACTIONS, next_obs=obs, done=np.zeros(EPISODE))
+        obs, next_obs = OBS["observation"], NEXT_OBS["observation"]
+        buffer.add(obs=obs, act=ACTIONS, next_obs=next_obs, done=np.zeros(EPISODE))
         buffer.on_episode_end(OBS["desired_goal"][0])
 
     while buffer.get_stored_size() < STORED:
@@ -117,20 +120,22 @@ def of_cpprb(adds: bool = False, named: bool = False, prioritized: bool = False)
 def filled(stored: int, size: int = SIZE, **options: Any) -> HindsightReplayBuffer:
     buffer = HindsightReplayBuffer(size, Arm(), seed=0, **options)
     while len(buffer) < stored:
-        buffer.add_episode(OBS, ACTIONS, REWARDS, OBS, False)
+        buffer.add_episode(OBS, ACTIONS, REWARDS, NEXT_OBS, False)
     return buffer
 
 
 def ours(what: str, stored: int = STORED, **options: Any) -> Turn:
     buffer = filled(stored, SIZE if what == "sample" else stored, **options)
-    rows, number = [{key: x[t] for key, x in OBS.items()} for t in range(EPISODE)], count()
+    rows, after = ([{key: x[t] for key, x in both.items()} for t in range(EPISODE)]
+                   for both in (OBS, NEXT_OBS))  # fmt: skip
+    number = count()
 
     def step() -> None:
         t = next(number) % EPISODE
-        buffer.add(rows[t], ACTIONS[t], REWARDS[t], rows[t], False, t == EPISODE - 1)
+        buffer.add(rows[t], ACTIONS[t], REWARDS[t], after[t], False, t == EPISODE - 1)
 
     def episode() -> None:
-        buffer.add_episode(OBS, ACTIONS, REWARDS, OBS, False)
+        buffer.add_episode(OBS, ACTIONS, REWARDS, NEXT_OBS, False)
 
     return {
         "sample": timed(lambda: buffer.sample(BATCH), 100, BATCH),
