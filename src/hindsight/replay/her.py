@@ -211,9 +211,10 @@ class HindsightReplayBuffer(FieldBuffer):
         self.ring.longest = self.ring.n_slots
         #: Parts of an observation by which a step follows the last one: a user may change goals.
         self._state = [key for key in self.parts if key != "desired_goal"]
-        names = (self._state, [f"next {key}" for key in self._state])
-        #: Their columns, and those of the next observation.
-        self._now, self._after = (np.r_[tuple(self.fields[x].columns for x in n)] for n in names)
+        #: Their columns, of a step's observation and of its next observation.
+        self._state_columns = [
+            (self.fields[key].columns, self.fields[f"next {key}"].columns) for key in self._state
+        ]
         #: Whether an open episode ends where an observation does not follow the last one.
         self.cuts_jumps = False
         #: Leading axes of a step's arrays: none, or [env].
@@ -372,13 +373,13 @@ class HindsightReplayBuffer(FieldBuffer):
     def _jumps(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether the steps [env, width] begin elsewhere than their open episodes are, [env]."""
         ring = self.ring
-        if not ring.elapsed.any():
-            return np.zeros(ring.n_envs, bool)
-        last = ring.rows[0, :, (ring.position - 1) % ring.n_slots].numpy()
-        now, then = rows[:, self._now], last[:, self._after]  # compared as bytes
-        differ: NDArray[np.bool_] = (now.view(np.int32) != then.view(np.int32)).any(1)
-        open_: NDArray[np.bool_] = ring.elapsed[0] > 0
-        return open_ & differ
+        last = ring.written_to[0, :, (ring.position - 1) % ring.n_slots]
+        pairs = [(rows[:, now], last[:, then]) for now, then in self._state_columns]
+        if all(now.tobytes() == then.tobytes() for now, then in pairs):  # as nearly always
+            return NONE
+        differ = [(now.view(np.int32) != then.view(np.int32)).any(1) for now, then in pairs]
+        jumps: NDArray[np.bool_] = np.any(differ, axis=0) & (ring.elapsed[0] > 0)
+        return jumps
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
         """Sample `batch_size` transitions with replacement, partly relabelled.
