@@ -31,12 +31,11 @@ ENDS = {
     "test": ("x", "ends: five test episodes succeeded, as the authors' SAC does"),
     "budget": ("|", "ends: budget used up"),
 }
-AXES = {"env_steps": "environment steps", "minutes": "training time of a run"}
-#: Units of the x axis, from the largest: how many steps or minutes one has, the least end of the
-#: last line for which it is used, and its name.
-UNITS = {
-    "env_steps": ((1e6, 1e6, " (millions)"), (1e3, 0.0, " (thousands)")),
-    "minutes": ((1.0, 10.0, " (minutes)"), (1 / 60, 0.0, " (seconds)")),
+#: The x axis: what it shows, and its units from the largest one: how many steps or minutes one has,
+#: the least end of the last line for which it is used, and its name.
+AXES = {
+    "env_steps": ("environment steps", ((1e6, 1e6, "millions"), (1e3, 0.0, "thousands"))),
+    "minutes": ("training time of a run", ((1.0, 10.0, "minutes"), (1 / 60, 0.0, "seconds"))),
 }
 
 
@@ -176,10 +175,10 @@ def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, 
     The axes are logarithmic if many lines end early.
     """
     ends = [curve.end for curve in drawn.values()]
-    longest, units = max(ends), UNITS[own.spec.x]
+    longest, (what, units) = max(ends), AXES[own.spec.x]
     unit, named = next((unit, name) for unit, least, name in units if longest >= least)
     log = bool(longest > EARLY * np.quantile(ends, 0.25))
-    label = AXES[own.spec.x] + named
+    label = f"{what} ({named})"
     for group in panels.sharing(own.panels, "x"):
         keys = {(p.measure.column, key_of(e)) for p in group for e in p.entries}
         here = [drawn[key] for key in keys if key in drawn] or list(drawn.values())
@@ -238,11 +237,13 @@ def _seeds(panel: Panel, there: Mapping[Key, Curve]) -> str:
     """Say how many seeds the lines of a panel have."""
     keys = {name: key_of(entries[0]) for name, entries in panel.lines.items()}
     seeds = {name: len(there[key].seeds) for name, key in keys.items() if key in there}
-    most = max(seeds.values(), default=0)
+    if not seeds:
+        return ""
+    most = max(seeds.values())
     fewer = {name: n for name, n in seeds.items() if n < most}
     if len(fewer) > 2:
         return f"n = {min(fewer.values())} to {most}"
-    return "\n".join([f"n = {most}", *(f"{name} {n}" for name, n in fewer.items())]) if most else ""
+    return "\n".join([f"n = {most}", *(f"{name} {n}" for name, n in fewer.items())])
 
 
 def _note_absent(panel: Panel, there: Set[Key], unlike: set[Key]) -> None:
