@@ -138,15 +138,21 @@ def test_does_the_small_network_matter(findings, cells):
         for name, end in (("papers_network_stop_her", large), ("stop_her", ""),
                           ("kl_limit", ", KL 0.005"), ("kl_limit", ", no limit"))
     ]  # fmt: skip
-    limits = [100 * own[f"random {prey}"] for own in later[2:] for prey in PREYS[:4]]
+    limits = [100 * own[f"random {prey}"] for own in later[2:] for prey in PREYS[:5]]
     limited = cells("kl_limit").under("described")
-    fled = [np.isfinite(steps_of(limited, f"PPO-HER, {end}")["random repel"]).sum()
-            for end in ("KL 0.005", "no limit")]  # fmt: skip
+    tight, none = (
+        {arm: np.isfinite(steps_of(limited, f"{arm}, {end}")).groupby(level=0).sum()
+         for arm in ("PPO-HER", "recipe")}
+        for end in ("KL 0.005", "no limit")
+    )  # fmt: skip
+    assert (tight["recipe"] == 16).all() and (none["recipe"] == 16).all()
+    away, flees = "random straight_away", STALLED[0]
+    assert (tight["PPO-HER"][away], none["PPO-HER"][away], none["PPO-HER"][flees]) == (0, 16, 0)
     holds(
         findings, "Does the small network matter?", done[0], 640, *done[1:], 320,
         "8 500,000 1,000,000", *(percents(own.mean()) for own in later[:2]), 0.005,
-        "{:.0f} {:.0f} {:.0f}% {:.0f}% {:.0f} {:.0f} {:.0f} {:.0f}%".format(*limits),
-        fled[0], 16, 0.005, fled[1], 16,
+        "{:.0f} {:.0f} {:.0f}% {:.0f} {:.0f}% {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}%".format(*limits),
+        16, 16, 0.005, tight["PPO-HER"][flees], 0.005,
         learns["PPO-HER" + large].sum(), 12, learns["PPO-HER"].sum(),
         f"{ratios[np.isfinite(ratios)].min():.1f} {ratios[np.isfinite(ratios)].max():.1f}",
         learns["PPO"].sum(), *(np.isfinite(steps_of(runs, arm + large)).sum() for arm in arms),
