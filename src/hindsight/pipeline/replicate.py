@@ -100,7 +100,8 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
             if cores != "all":
                 n = min(n, int(cores)) if cores and cores.isdigit() else 0
             here = f", {duration(left / n)} on {n} of this machine's cores" if n else ""
-            yield f"Rough estimate: {duration(left)} of training on one core{here}."
+            older = "; older cores, without AVX-512, take up to three times as long"
+            yield f"Rough estimate: {duration(left)} of training on one core{here}{older}."
     yield f"Results go to results/, figures and the page to {project.folder}/."
     if project.trains:
         yield from left_out(project.plan)
