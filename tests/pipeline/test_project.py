@@ -36,7 +36,8 @@ def test_a_clock_that_ticks_agrees(jobs, slots, overhead):
     assert wall_seconds(jobs, slots, job_seconds=overhead) == now
 
 
-def test_the_main_figure_comes_first_and_then_the_longest():
+def test_the_main_figure_comes_first_and_then_the_longest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where nothing was trained
     project = Project(load(ROOT / "config.yaml", {"preset": "laptop"}))
     cells = sorted(project.plan.cells.values(), key=lambda spec: -project.priority(spec))
     first = project.plan.cells_of("algorithms")
