@@ -44,7 +44,7 @@ def commands(project, monkeypatch):
         found.append(command)
         return 0, signal.SIGINT
 
-    monkeypatch.setattr(replicate, "_supervise", supervise)
+    monkeypatch.setattr(replicate, "supervise", supervise)
     return found
 
 
@@ -127,18 +127,18 @@ MISTAKES = {
 @pytest.mark.parametrize(("log", "told"), MISTAKES.items())
 def test_a_mistake_is_named_and_repeating_it_is_not_advised(project, capsys, log, told):
     LOG.write_text(log)
-    replicate._what_failed(project, 0.0)
+    replicate.what_failed(project, 0.0)
     said = capsys.readouterr().out
     assert told in said and "continues" not in said
     for failed in (f"{log}\n    Error in rule train:\n", "killed"):
         LOG.write_text(failed)
-        replicate._what_failed(project, 0.0)
+        replicate.what_failed(project, 0.0)
         assert "; the same command continues" in capsys.readouterr().out
 
 
 def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
     def shows(project):
-        replicate._what_came_out(project)
+        replicate.what_came_out(project)
         return "The papers' claims" in capsys.readouterr().out
 
     LOG.write_text("")
@@ -165,7 +165,7 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
 def test_the_end_lists_what_was_tested_and_how_it_agrees_with_the_published(
     project, capsys, monkeypatch
 ):
-    monkeypatch.setattr(replicate, "_is_current", lambda _: True)
+    monkeypatch.setattr(replicate, "is_current", lambda _: True)
     LOG.write_text("")
     rows = [
         {
@@ -183,7 +183,7 @@ def test_the_end_lists_what_was_tested_and_how_it_agrees_with_the_published(
 
     def told() -> str:
         claims.write_text(json.dumps(rows))
-        replicate._what_came_out(project)
+        replicate.what_came_out(project)
         return capsys.readouterr().out.partition("\n\nFigures")[0]
 
     nothing = "\nThe papers' claims: no claims tested; 4 need a larger preset.\n"
@@ -212,11 +212,11 @@ import signal, sys, threading, os
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 from hindsight.pipeline.project import Project
-from hindsight.pipeline.replicate import _supervise
+from hindsight.pipeline.replicate import supervise
 from hindsight.specs.config import load
 project = Project(load(Path(sys.argv[1]), {"preset": "smoke"}))
 threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-status, stopped_by = _supervise([sys.executable, "-c", "import time; time.sleep(100)"], project)
+status, stopped_by = supervise([sys.executable, "-c", "import time; time.sleep(100)"], project)
 assert (status, stopped_by) == (-signal.SIGINT, signal.SIGTERM), (status, stopped_by)
 """
 

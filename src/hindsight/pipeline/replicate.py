@@ -66,15 +66,15 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     for line in what_comes(project, None if own else cores):
         print(line, flush=True)
     started = time.time()
-    status, stopped_by = _supervise(command, project)
+    status, stopped_by = supervise(command, project)
     if stopped_by is not None:
         print("interrupted; the same command continues where this one stopped", file=sys.stderr)
         return 128 + stopped_by
     if status:
         print(f"Snakemake ended with status {status}; its log: {LOG}")
-        _what_failed(project, started)
+        what_failed(project, started)
     else:
-        _what_came_out(project)
+        what_came_out(project)
     return status
 
 
@@ -107,7 +107,7 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
         yield from left_out(project.plan)
 
 
-def _supervise(command: list[str], project: Project) -> tuple[int, int | None]:
+def supervise(command: list[str], project: Project) -> tuple[int, int | None]:
     """Run Snakemake; returns its exit status, and the signal that stopped it early, if any.
 
     Snakemake and its jobs have their own process group, so that each receives a signal once; they
@@ -204,7 +204,7 @@ def _progress(name: str, since: float) -> Progress | None:
     return None
 
 
-def _what_failed(project: Project, started: float) -> None:
+def what_failed(project: Project, started: float) -> None:
     """Print the failed jobs, the last line of each failed cell's log, and how to continue.
 
     Or what is wrong with Snakemake's arguments or the configuration, if no job was started.
@@ -231,7 +231,7 @@ def _what_failed(project: Project, started: float) -> None:
     print(f"  {count}; the same command continues.")
 
 
-def _is_current(project: Project) -> bool:
+def is_current(project: Project) -> bool:
     """Whether the verdicts follow from all tables of this configuration."""
     made = (project.claims, *project.all_tables)
     return all(Path(path).exists() for path in made) and not project.outdated(*made)
@@ -241,9 +241,9 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
-def _what_came_out(project: Project) -> None:
+def what_came_out(project: Project) -> None:
     """Print the verdicts, and where the results are, unless only other files were requested."""
-    if not _is_current(project) or any(line.startswith(DRY_RUN) for line in _lines(LOG)):
+    if not is_current(project) or any(line.startswith(DRY_RUN) for line in _lines(LOG)):
         return
     from hindsight.report import words
 
