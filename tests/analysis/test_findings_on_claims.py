@@ -138,21 +138,22 @@ def test_does_the_small_network_matter(findings, cells):
         for name, end in (("papers_network_stop_her", large), ("stop_her", ""),
                           ("kl_limit", ", KL 0.005"), ("kl_limit", ", no limit"))
     ]  # fmt: skip
-    limits = [100 * own[f"random {prey}"] for own in later[2:] for prey in PREYS[:5]]
+    limits = [f"{100 * x.mean():.0f}% {100 * x.min():.0f} {100 * x.max():.0f}%" for x in later[2:]]
     limited = cells("kl_limit").under("described")
     tight, none = (
         {arm: np.isfinite(steps_of(limited, f"{arm}, {end}")).groupby(level=0).sum()
-         for arm in ("PPO-HER", "recipe")}
+         for arm in ("PPO-HER", "PPO-HER-2-PPO", "recipe")}
         for end in ("KL 0.005", "no limit")
     )  # fmt: skip
-    assert (tight["recipe"] == 16).all() and (none["recipe"] == 16).all()
-    away, flees = "random straight_away", STALLED[0]
-    assert (tight["PPO-HER"][away], none["PPO-HER"][away], none["PPO-HER"][flees]) == (0, 16, 0)
+    both_limits = [tight[arm].sum() + none[arm].sum() for arm in ("PPO-HER-2-PPO", "recipe")]
+    away, kept = "random straight_away", STALLED[1]
+    found = [(own["PPO-HER"][away], own["PPO-HER"][kept]) for own in (tight, none)]
+    assert found == [(0, 0), (16, 0)] and none["PPO-HER"][STALLED[0]] == 0
     holds(
         findings, "Does the small network matter?", done[0], 640, *done[1:], 320,
         "8 500,000 1,000,000", *(percents(own.mean()) for own in later[:2]), 0.005,
-        "{:.0f} {:.0f} {:.0f}% {:.0f} {:.0f}% {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}%".format(*limits),
-        16, 16, 0.005, tight["PPO-HER"][flees], 0.005,
+        *limits, 16, 16, 0.005, tight["PPO-HER"][STALLED[0]], 0.005,
+        both_limits[0], 384, both_limits[1],
         learns["PPO-HER" + large].sum(), 12, learns["PPO-HER"].sum(),
         f"{ratios[np.isfinite(ratios)].min():.1f} {ratios[np.isfinite(ratios)].max():.1f}",
         learns["PPO"].sum(), *(np.isfinite(steps_of(runs, arm + large)).sum() for arm in arms),
