@@ -81,9 +81,11 @@ def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
     origin = "published results" if source == "published" else f"preset {source}"
     wholes = {arm: _trained(plan, arm) for arm in arms_of(plan)}
     most = max(wholes.values())
+    places = {entry["condition"] for entry in entries}
+    kind = "tasks" if any(entry["task"] for entry in entries) else "conditions"
     groups: dict[str, list[str]] = {}
     for arm, own in wholes.items():
-        if less := _less(own, most, {e["condition"] for e in entries}):
+        if less := _less(own, most, len(places), kind):
             groups.setdefault(less, []).append(arm)
     found = [
         f"{origin} · {network_note(plan['preset']['hidden'])}",
@@ -106,13 +108,13 @@ def _trained(plan: Mapping[str, Any], arm: str) -> tuple[tuple[int, ...], tuple[
     return seeds, steps, len({entry["condition"] for entry in own})
 
 
-def _less(own: tuple[Any, ...], most: tuple[Any, ...], everywhere: set[str]) -> str:
+def _less(own: tuple[Any, ...], most: tuple[Any, ...], n_places: int, kind: str) -> str:
     """Return what an arm had less of than the largest arm: `4 seeds, 25,000 steps`."""
     words = [
         between(unit, mine)
         for unit, mine, theirs in zip(("seed", "step"), own[:2], most[:2], strict=True)
         if mine != theirs
     ]
-    if own[2] < len(everywhere):
-        words.append(f"{own[2]} of {len(everywhere)} conditions")
+    if own[2] < n_places:
+        words.append(f"{own[2]} of {n_places} {kind}")
     return ", ".join(words)
