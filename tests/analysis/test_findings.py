@@ -73,7 +73,7 @@ def test_which_should_i_use(findings, cells, tested):
     assert (limited >= 0.2).sum() == 3 and limited.size == 12
     holds(
         findings, "What came out so far", 1, 0.01, cold.size, span, 2, 0.005,
-        "20%", percents(limited.mean()), "20%",
+        "20%", percents(limited.mean()), "20%", "4 30 50% 70% 0.1",
     )  # fmt: skip
     assert fixed.sum() == np.isinf(steps_of(sac, "SAC-HER")).sum()
     by_prey = fixed.groupby(level=0).mean()

@@ -259,6 +259,26 @@ def test_when_hindsight_should_be_switched_off(findings, cells):
     assert len(returns) == 2 and (returns.max(axis=1) - returns.min(axis=1) < 0.015).all()
 
 
+def test_what_else_was_tried_where_it_stalls(findings, cells):
+    runs, table = cells("stall").under("described"), list[object]()
+    for arm, number in {
+        "PPO-HER": "", "off at 30%": "30%", "off at 50%": "50%", "off at 70%": "70%",
+        "entropy bonus 0.001": "0.001", "entropy bonus 0.01": "0.01", "learning-rate decay": "",
+        "σ = 0.1": "0.1",
+    }.items():  # fmt: skip
+        table.append(number)
+        for condition in STALLED:
+            own = runs[arm, "", condition].values()
+            steps = [learned(run)[0] for run in own]
+            end = np.median([run.train["return_mean"].iloc[-1] for run in own])
+            whole = np.isfinite(steps).all()
+            table += [
+                np.isfinite(steps).sum(),
+                thousands(np.median(steps)) if whole else f"{end:.2f}",
+            ]
+    holds(findings, "What else was tried where PPO-HER stalls", "16 500,000", *table)
+
+
 def test_goals_that_rarely_move(findings, cells):
     runs, others = cells("rarely_moves"), cells("moving_goals")
     last = runs.last_tests()["released"].groupby("arm").mean()
