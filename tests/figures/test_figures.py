@@ -459,7 +459,7 @@ def test_labels_are_the_users_and_a_wrong_style_is_refused(tables, tmp_path):
 def test_who_had_less_is_said():
     def entry(arm: str, seeds: int, steps: int, condition: str) -> dict[str, Any]:
         return {"arm": arm, "seeds": seeds, "steps": steps, "condition": condition, "level": {},
-                "cell": f"{arm} {condition}", "fidelity": "released"}  # fmt: skip
+                "cell": f"{arm} {condition}", "fidelity": "released", "task": None}  # fmt: skip
 
     entries = [entry("PPO", 16, 9000, c) for c in "ab"] + [entry("SAC", 4, 2500, "a")]
     plan = {"preset": {"hidden": [8], "seeds": 16, "steps": 9000}, "entries": entries,
@@ -469,6 +469,8 @@ def test_who_had_less_is_said():
         "preset laptop · network 1 × 8 · up to 9,000 steps · released fidelity · 16 seeds · "
         "SAC: 4 seeds, 2,500 steps, 1 of 2 conditions · drawn"
     )
+    plan["entries"] = [own | {"task": own["condition"]} for own in entries]
+    assert "1 of 2 tasks" in names.where_from(plan, "released", "drawn")
 
 
 @pytest.mark.parametrize("n", [2, 3])

@@ -4,6 +4,7 @@ import re
 from html import unescape
 from pathlib import Path
 
+from hindsight.figures.draw import figure_of
 from hindsight.specs.config import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
@@ -31,3 +32,10 @@ def test_the_page_is_of_moderate_size_and_its_links_lead_somewhere(published_pro
     # Beside the page, or a file of the repository.
     here = path.parent, ROOT / "figures/published"
     assert not [link for link in links if not any((folder / link).exists() for folder in here)]
+
+
+def test_a_subtitle_counts_only_what_its_figure_shows(published_project):
+    """One task of four, and one number of seeds."""
+    maze = figure_of("recipe_maze_described", published_project / "results/tables/published")
+    said = " ".join(" ".join(text.get_text() for text in maze.texts).split())
+    assert "described fidelity · 4 seeds · SAC-HER: 30,000 steps · line" in said
