@@ -82,10 +82,10 @@ def where_from(plan: Mapping[str, Any], fidelity: str, drawn: str) -> str:
     wholes = {arm: _trained(plan, arm) for arm in arms_of(plan)}
     most = max(wholes.values())
     places = {entry["condition"] for entry in entries}
-    kind = "tasks" if any(entry["task"] for entry in entries) else "conditions"
+    noun = "tasks" if any(entry["task"] for entry in entries) else "conditions"
     groups: dict[str, list[str]] = {}
     for arm, own in wholes.items():
-        if less := _less(own, most, len(places), kind):
+        if less := _less(own, most, len(places), noun):
             groups.setdefault(less, []).append(arm)
     found = [
         f"{origin} · {network_note(plan['preset']['hidden'])}",
@@ -108,7 +108,7 @@ def _trained(plan: Mapping[str, Any], arm: str) -> tuple[tuple[int, ...], tuple[
     return seeds, steps, len({entry["condition"] for entry in own})
 
 
-def _less(own: tuple[Any, ...], most: tuple[Any, ...], n_places: int, kind: str) -> str:
+def _less(own: tuple[Any, ...], most: tuple[Any, ...], n_places: int, noun: str) -> str:
     """Return what an arm had less of than the largest arm: `4 seeds, 25,000 steps`."""
     words = [
         between(unit, mine)
@@ -116,5 +116,5 @@ def _less(own: tuple[Any, ...], most: tuple[Any, ...], n_places: int, kind: str)
         if mine != theirs
     ]
     if own[2] < n_places:
-        words.append(f"{own[2]} of {n_places} {kind}")
+        words.append(f"{own[2]} of {n_places} {noun}")
     return ", ".join(words)

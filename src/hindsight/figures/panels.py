@@ -176,12 +176,12 @@ def finished(
     ]  # fmt: skip
     if own.many:
         style.colour_bar(own.figure, [{spec.lines: name} for name in own.looks])
-    arms = {arm for panel in own.panels for e in panel.entries for arm in e["arms"]}
-    entries = [
-        entry for entry in plan["entries"]
-        if entry["arm"] in arms and (not spec.places or entry["condition"] in spec.places)
-    ]  # fmt: skip
-    shown = plan | {"entries": entries}
+    in_panels = {
+        (arm, e["condition"]) for panel in own.panels for e in panel.entries for arm in e["arms"]
+    }
+    shown = plan | {
+        "entries": [e for e in plan["entries"] if (e["arm"], e["condition"]) in in_panels]
+    }
     one = len(spec.measures) == 1 and spec.kind != "intervals" and spec.columns != MEASURE
     return style.finish(
         own.figure,

@@ -221,7 +221,7 @@ class ReplayBuffer:
         runs, envs, slots = self.left.shape
         self._first_slot = np.arange(runs * envs).reshape(runs, envs) * slots
         # Assigning to NumPy's view takes 1 us, to a tensor 18.
-        self.written_to: Any = self.rows.numpy() if self.device.type == "cpu" else self.rows
+        self.numpy_rows: Any = self.rows.numpy() if self.device.type == "cpu" else self.rows
         self._flat_rows = self.rows.view(-1, self.row.width)
         self._flat_next_achieved = self._flat_rows[:, self.row.next_achieved]
         obs, actions = (part.stop - part.start for part in (self.row.obs, self.row.actions))
@@ -295,7 +295,7 @@ class ReplayBuffer:
         steps = rows.shape[2]
         self._make_room(steps)
         slots = self._slots(self.position, steps)
-        self.written_to[:, :, slots] = rows
+        self.numpy_rows[:, :, slots] = rows
         self.before[:, :, slots] = self.elapsed[..., None] + np.arange(steps)
         self.elapsed += steps
         self.position += steps

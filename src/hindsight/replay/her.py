@@ -373,7 +373,7 @@ class HindsightReplayBuffer(FieldBuffer):
     def _jumps(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether the steps [env, width] begin elsewhere than their open episodes are, [env]."""
         ring = self.ring
-        last = ring.written_to[0, :, (ring.position - 1) % ring.n_slots]
+        last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
         pairs = [(rows[:, now], last[:, then]) for now, then in self._state_columns]
         if all(now.tobytes() == then.tobytes() for now, then in pairs):  # as nearly always
             return NONE
