@@ -217,8 +217,10 @@ def test_a_compiled_chunk_is_that_of_the_reference(name: str, data: st.DataObjec
     np.testing.assert_array_equal(slots, other.stored())
     np.testing.assert_array_equal(ring.before.take(slots), other.before.take(slots))
     np.testing.assert_array_equal(ring.left.take(slots), other.left.take(slots))
-    # A prey that flees multiplies what rounding leaves: what is wrong differs by hundredths.
-    torch.testing.assert_close(ring.gather(slots), other.gather(slots), atol=1e-4, rtol=1e-4)
+    # A prey's velocity has a fixed length: where the sum that it is scaled from is short, scaling
+    # multiplies what rounding leaves.
+    near = 1e-4 if hasattr(spec.environment, "prey") else 1e-5
+    torch.testing.assert_close(ring.gather(slots), other.gather(slots), atol=near, rtol=near)
     for part in ("state", "elapsed", "episode"):
         values = (getattr(runs.env, part) for runs in (compiled, reference))
-        torch.testing.assert_close(*values, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(*values, atol=near, rtol=near)
