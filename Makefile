@@ -12,9 +12,9 @@ TORCH ?=
 
 # Times are for two cores, without the set-up, which the first target does once.
 help:
-	@echo "make figures           redraw every published figure, table and verdict: one to two minutes"
+	@echo "make figures           redraw every published figure, table and verdict: one to three minutes"
 	@echo "make replicate         train the preset of config.yaml, draw, judge: 10-20 minutes for laptop"
-	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: about two minutes"
+	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: two to five minutes"
 	@echo "make verify-published  retrain the first iterations of published cells, and compare"
 	@echo "make test              lint, then run all tests"
 	@echo "make lint              ruff, mypy, figures and claims, Snakemake's linter and formatter"
