@@ -37,8 +37,7 @@ def config(tmp_path, monkeypatch):
     """A configuration of two of the published cells, in an empty folder."""
     values = configuration.values() | {"preset": "large"}
     narrowed = {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}
-    nothing = {"SAC": {"preys": ["repel"]}, "SAC-HER": {"preys": ["repel"]}}
-    values["select"] = {"algorithms": narrowed | {"arms": nothing}}
+    values["select"] = {"algorithms": narrowed | {"arms": ["PPO", "PPO-HER"]}}
     monkeypatch.chdir(tmp_path)
     return parse(values)
 

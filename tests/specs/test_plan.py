@@ -1,5 +1,6 @@
 """Plans: every preset has one, equal cells are shared, and mistakes are refused by name."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -57,18 +58,41 @@ def test_the_grids_of_the_papers_figures_are_whole_whatever_the_preset_is():
     assert papers_grids(parse(values)) == {}
 
 
-def test_the_smallest_budget_counts_and_seeds_may_be_more_than_the_papers():
-    """The other rules of a selection are those of `large`, whose cells are the published ones
-    (test_cell).
-    """
+def test_a_row_counts_up_to_the_presets_size_and_seeds_may_be_more_than_the_papers():
+    """The cells of `large` are the published ones (test_cell)."""
 
     def sizes(**more):
-        part = {"seeds": 12, "steps": 8192, "arms": {"PPO-HER": {"steps": 20_000}}}
-        plan = plan_of(preset="large", select={"learning_rate": part}, **more)
+        plan = plan_of(
+            preset="large", select={"learning_rate": {"seeds": 12, "steps": 8192}}, **more
+        )
         return {(spec.seeds, spec.steps) for spec in plan.cells.values()}
 
     assert sizes() == {(12, 8192)}
     assert sizes(seeds=2, steps=4096) == {(2, 4096)}
+
+
+def test_what_any_row_names_is_trained_and_the_last_row_that_gives_a_key_counts():
+    rows = [
+        {"arms": ["PPO"], "preys": ["static", "repel"], "steps": 4096, "seeds": 3},
+        {"fidelities": ["released"], "preys": ["repel"], "spawns": ["apart"], "steps": 8192},
+        {"arms": ["SAC", "SAC-HER"], "skip": True},
+        {"arms": ["SAC"], "fidelities": ["released"], "preys": ["repel"], "spawns": ["apart"]},
+    ]
+    plan = plan_of(preset="smoke", steps=100_000, seeds=5, select={"algorithms": rows})
+    found = {
+        (e.arm, e.fidelity, e.condition): (e.spec.steps, e.spec.seeds)
+        for e, _ in plan.experiments["algorithms"]
+    }
+    last = ("released", "apart repel")
+    others = itertools.product(["released", "described"], ["static", "repel"], ["random", "apart"])
+    assert found == {
+        **{("PPO", fidelity, f"{spawn} {prey}"): (4096, 3) for fidelity, prey, spawn in others},
+        ("PPO", *last): (8192, 3), ("PPO-HER", *last): (8192, 5),
+    }  # fmt: skip
+    # The last row names it without training more than the others say: `skip` is a key, too.
+    rows[-1]["skip"] = False
+    plan = plan_of(preset="smoke", steps=100_000, seeds=5, select={"algorithms": rows})
+    assert {e.arm for e, _ in plan.experiments["algorithms"]} == {"PPO", "PPO-HER", "SAC"}
 
 
 def test_an_entry_has_the_seeds_of_the_cell_that_it_shares():
@@ -147,18 +171,21 @@ def test_the_published_results_are_those_that_were_published_whatever_is_overrid
     [
         ({"preset": "lap"}, ["preset", "lap", "laptop"]),
         ({"select": {"algorithm": {}}}, ["algorithm", "algorithms"]),
-        ({"select": {"algorithms": {"preys": ["statc"]}}}, ["select.algorithms.preys", "statc"]),
-        ({"select": {"agent_size": {"levels": {"n_dims": [2]}}}}, ["agent_size", "n_dims"]),
-        ({"select": {"algorithms": {"arms": {"SAK": {}}}}}, ["select.algorithms.arms", "'SAK' is"]),
         (
-            {"select": {"fetch": {"levels": {"weight_decay": {1e-5: {"levels": {"k": [1]}}}}}}},
-            ["select.fetch.levels.weight_decay.1e-05.levels", "'k' is unknown", "weight_decay"],
+            {"select": {"algorithms": {"preys": ["statc"]}}},
+            ["select.algorithms.0.preys.0", "statc"],
+        ),
+        ({"select": {"agent_size": {"levels": {"n_dims": [2]}}}}, ["agent_size", "n_dims"]),
+        ({"select": {"algorithms": [{}, {"arms": ["SAK"]}]}}, ["algorithms.arms", "'SAK' is unkn"]),
+        ({"select": {"fetch": {"levels": {"k": [1]}}}}, ["select.fetch.levels: 'k' is unknown"]),
+        ({"select": {"fetch": {"levels": {"weight_decay": [1]}}}}, [".weight_decay: 1 is unknown"]),
+        ({"select": {"fetch": {"spawns": ["apart"]}}}, ["select.fetch.spawns: 'apart' is unknown"]),
+        ({"select": {"algorithms": []}}, ["select.algorithms"]),
+        (
+            {"select": {"algorithms": {"arms": {"SAC": {}}}}},
+            ["select.algorithms.0.arms: {'SAC': {}} is not allowed; input should be a valid tuple"],
         ),
         ({"select": {"point_reach": {"tasks": ["Reach"]}}}, ["'Reach' is unknown", "PointReach"]),
-        (
-            {"select": {"algorithms": {"preys": [{"static": {}}]}}},
-            ["select.algorithms.preys: {'static': {}} in a list is not allowed"],
-        ),
         (
             {"experiments": {"e": {"title": "t", "figures": "f", "arms": {"A": {"tasks": ["T"]}}}}},
             ["experiments.e", "arms.A.tasks: 'T' is unknown"],
@@ -167,7 +194,7 @@ def test_the_published_results_are_those_that_were_published_whatever_is_overrid
         ({"select": {"fetch": {"preys": ["static"]}}}, ["select.fetch.preys: 'static' is unknown"]),
         (
             {"select": {"agent_size": {"levels": {"interception_distance": []}}}},
-            ["select.agent_size: "],
+            ["select.agent_size.0.levels.interception_distance: "],
         ),
         ({"results": "drawn"}, ["results", "drawn", "trained"]),
         ({"hidden": []}, ["hidden", "at least 1 item"]),
@@ -192,8 +219,8 @@ def test_what_select_leaves_out_is_reported():
     values = configuration.values()
     values["experiments"]["her_strategy"]["vary"]["k"].append(16)
     select = {
-        "algorithms": {"arms": {"SAC": {"preys": ["static"]}}},
-        "her_strategy": {"levels": {"k": [1, 2]}, "arms": {}},
+        "algorithms": [{}, {"arms": ["SAC"], "preys": ["static"], "skip": True}],
+        "her_strategy": {"levels": {"k": [1, 2]}},
         "moving_goals": {"tasks": ["PointReach"]},
     }
     lines = left_out(Plan.of(parse({**values, "select": select})))

@@ -70,6 +70,7 @@ ONCE = AfterValidator(_each_once)
 #: Experiments and presets name folders; arms appear in figures.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 Words = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f$\\<>"`|]{1,120}$')]
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
 if TYPE_CHECKING:
     AlgorithmName = str
 else:
@@ -93,7 +94,7 @@ class Arm(Spec):
     algorithm: AlgorithmName = "ppo"
     her: GoalStrategy | None = None
     #: Tasks to train on; None: all.
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    tasks: Names | None = None
     role: Role = "level"
     keys: dict[str, Any] = Field(default_factory=dict)
     #: Read its cells from results/published instead of training them.
@@ -147,14 +148,9 @@ def condition_name(spawn: str, prey: str) -> str:
     return f"{spawn} {prey}" if spawn else prey
 
 
-def _as_keys(tasks: Any) -> Any:
-    """Turn a list of names into a mapping from each name to an empty part."""
-    if not isinstance(tasks, list | tuple):
-        return tasks
-    for name in tasks:
-        if isinstance(name, dict | list):
-            raise ValueError(f"{name!r} in a list is not allowed; give names, or a mapping")
-    return {name: {} for name in tasks}
+def _as_rows(rows: Any) -> Any:
+    """Take a mapping as the only row."""
+    return [rows] if isinstance(rows, dict) else rows
 
 
 def _false(value: Any) -> Any:
@@ -162,56 +158,45 @@ def _false(value: Any) -> Any:
     return False if value in ("false", "False") else value
 
 
-#: Mappings that may also be given as lists of their keys.
-Named = BeforeValidator(_as_keys, json_schema_input_type=dict[Any, "Part"] | tuple[Any, ...])
+class Row(Spec):
+    """Points of an experiment's grid, and how much is trained there.
 
+    It names the points that are in all of its lists; a list that it lacks leaves none out.
+    """
 
-class Part(Spec):
-    """Part of a grid: all of it, except where a key narrows it."""
-
-    spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] = SPAWNS
-    #: By name, each with a part that narrows it further; None: all.
-    preys: Annotated[dict[Prey, "Part"], Named, Field(min_length=1)] | None = None
-    tasks: Annotated[dict[str, "Part"], Named, Field(min_length=1)] | None = None
-    fidelities: Annotated[dict[Fidelity, "Part"], Named, Field(min_length=1)] | None = None
-    #: Levels of each varied key, each with a part that narrows it further.
-    levels: dict[str, Annotated[dict[Level, "Part"], Named]] = Field(default_factory=dict)
+    arms: Names | None = None
+    spawns: Annotated[tuple[Spawn, ...], Field(min_length=1)] | None = None
+    preys: Annotated[tuple[Prey, ...], Field(min_length=1)] | None = None
+    tasks: Names | None = None
+    fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] | None = None
+    #: Levels of varied keys.
+    levels: dict[str, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field({})
+    #: True: train nothing there.
+    skip: bool | None = None
     seeds: Few | None = None
     steps: Steps | None = None
     evaluation: EvaluationSpec | None = None
     #: False: no test, even if the preset has one.
     end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
 
-    def at(self, point: dict[str, Any]) -> list["Part"] | None:
-        """This part and those inside it that apply at a point of the grid; None if it lacks it.
-
-        point: the spawn, or None for a task; and the values of `inner`'s keys.
-        """
-        if point["spawn"] not in (None, *self.spawns):
-            return None
-        found = [self]
-        for key, parts in self.inner.items():
-            if point[key] is None:
-                continue
-            inside = parts[point[key]].at(point) if point[key] in parts else None
-            if inside is None:
-                return None
-            found += inside
-        return found
+    def names(self, point: dict[str, Any]) -> bool:
+        """Whether the row names a point of the grid, whose keys are those of `lists`."""
+        return all(point[key] in values for key, values in self.lists.items())
 
     @property
-    def inner(self) -> dict[str, dict[Any, "Part"]]:
-        """The parts inside this one, by the key that they belong to and then by its values."""
-        named = {name: getattr(self, name) for name in ("preys", "tasks", "fidelities")}
-        named |= {f"levels.{key}": parts for key, parts in self.levels.items()}
-        return {key: parts for key, parts in named.items() if parts is not None}
+    def lists(self) -> dict[str, tuple[Any, ...]]:
+        """What the row's points must be in: `arms`, ..., and the levels of each varied key."""
+        keys = ("arms", "spawns", "preys", "tasks", "fidelities")
+        given = {key: values for key in keys if (values := getattr(self, key)) is not None}
+        return given | {f"levels.{key}": values for key, values in self.levels.items()}
 
 
-class Selection(Part):
-    """The part of an experiment's grid that a preset trains."""
-
-    #: Arms that are narrowed further.
-    arms: dict[str, Part] = Field(default_factory=dict)
+#: The part of an experiment's grid that a preset trains.
+Selection = Annotated[
+    tuple[Row, ...],
+    BeforeValidator(_as_rows, json_schema_input_type=Row | tuple[Row, ...]),
+    Field(min_length=1),
+]
 
 
 class Size(Spec):
@@ -271,9 +256,10 @@ class Config(Spec):
             )
         selects = {f"presets.{name}.select": size.select for name, size in self.presets.items()}
         for where, select in (selects | {"select": self.select or {}}).items():
-            for name, selection in select.items():
+            for name, rows in select.items():
                 must_be_among(self.experiments, name, f"{where}: experiment")
-                _is_part_of(f"{where}.{name}", selection, self.experiments[name])
+                for row in rows:
+                    _is_part_of(f"{where}.{name}", row, self.experiments[name])
         return self
 
     @property
@@ -297,18 +283,16 @@ class Config(Spec):
         return "published" if self.results == "published" else self.preset
 
 
-def _is_part_of(where: str, part: Part, experiment: Experiment) -> None:
-    """Raise ValueError if a part names an arm, task, prey or level that the experiment lacks."""
-    for key in part.levels:
+def _is_part_of(where: str, row: Row, experiment: Experiment) -> None:
+    """Raise ValueError if a row names an arm, task, condition or level that is not there."""
+    for key in row.levels:
         must_be_among(experiment.vary, key, f"{where}.levels:")
     known: dict[str, Iterable[Any]] = {"arms": experiment.arms, "tasks": experiment.tasks}
-    known |= {"preys": ()} if experiment.tasks else {}
+    known |= {"preys": (), "spawns": ()} if experiment.tasks else {}
     known |= {f"levels.{key}": values for key, values in experiment.vary.items()}
-    arms = {"arms": part.arms} if isinstance(part, Selection) else {}
-    for name, parts in (part.inner | arms).items():
-        for key, narrowed in parts.items():
-            must_be_among(known.get(name, parts), key, f"{where}.{name}:")
-            _is_part_of(f"{where}.{name}.{key}", narrowed, experiment)
+    for key, values in row.lists.items():
+        for value in values:
+            must_be_among(known.get(key, values), value, f"{where}.{key}:")
 
 
 def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, Any]:

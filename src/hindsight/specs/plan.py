@@ -23,8 +23,7 @@ from hindsight.specs.config import (
     TRAINED,
     Config,
     Experiment,
-    Part,
-    Selection,
+    Row,
     Size,
     condition_name,
 )
@@ -49,8 +48,8 @@ class Place:
     #: Of the papers' conditions; None in other tasks.
     spawn: Spawn | None
     prey: Prey | None
-    #: The parts of the selection that apply here.
-    parts: list[Part]
+    #: The selection's rows that name it.
+    rows: list[Row]
 
     @property
     def condition(self) -> str:
@@ -58,12 +57,17 @@ class Place:
         return condition_name(self.spawn or "", self.prey or self.task)
 
     def seeds(self, size: Size, experiment: Experiment) -> int:
-        """The smallest number of seeds given; a selection's seeds override the experiment's."""
-        return min(size.seeds, *([p.seeds for p in self.parts if p.seeds] or [experiment.seeds]))
+        """Its number of seeds: a row's replaces the experiment's, and the preset's is the most."""
+        return min(size.seeds, self.last("seeds", experiment.seeds))
 
     def steps(self, size: Size) -> int:
-        """The smallest budget given."""
-        return min([size.steps, *(part.steps for part in self.parts if part.steps)])
+        """Its budget, of which the preset's is the largest."""
+        return min(size.steps, self.last("steps", size.steps))
+
+    def last(self, key: str, otherwise: Any) -> Any:
+        """What the last row that gives a key gives for it."""
+        given = (getattr(row, key) for row in reversed(self.rows))
+        return next((value for value in given if value is not None), otherwise)
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,15 @@ def places(config: Config, size: Size) -> Iterator[Place]:
         grid = [experiment.fidelities, conditions, experiment.arms, *experiment.vary.values()]
         for fidelity, (task, spawn, prey), arm, *values in itertools.product(*grid):
             level = dict(zip(experiment.vary, values, strict=True))
-            of_task = task if spawn is None else None
-            point = {"spawn": spawn, "preys": prey, "tasks": of_task, "fidelities": fidelity}
+            point = {
+                "arms": arm, "spawns": spawn, "preys": prey, "tasks": task, "fidelities": fidelity
+            }  # fmt: skip
             point |= {f"levels.{key}": value for key, value in level.items()}
-            whole, of_arm = selection.at(point), selection.arms.get(arm, Part()).at(point)
+            rows = [row for row in selection if row.names(point)]
+            at = Place(name, fidelity, arm, level, task, spawn, prey, rows)
             tasks = experiment.arms[arm].tasks
-            if whole and of_arm and (tasks is None or task in tasks):
-                yield Place(name, fidelity, arm, level, task, spawn, prey, whole + of_arm)
+            if rows and not at.last("skip", False) and (tasks is None or task in tasks):
+                yield at
 
 
 def entries(config: Config) -> Iterator[Entry]:
@@ -124,7 +130,7 @@ class Shipped:
 
     def cell(self, at: Place) -> CellSpec:
         """The largest published cell at a point of the grid; raises SpecError if there is none."""
-        found = self._cells.get(_but_for_size(_cell(self.config, replace(at, parts=[]))))
+        found = self._cells.get(_but_for_size(_cell(self.config, replace(at, rows=[]))))
         if found is None:
             raise SpecError(
                 f"experiments.{at.experiment}, {at.arm}, {at.condition}: no published cell "
@@ -152,7 +158,7 @@ def papers_grids(config: Config) -> dict[str, Any]:
     size, found = config.presets[PAPERS_PRESET], dict[str, Any]()
     if PUBLISHED_PRESET in config.presets:
         others = config.presets[PUBLISHED_PRESET].select.keys() - size.select.keys()
-        select = size.select | {name: Selection() for name in sorted(others)}
+        select = size.select | {name: (Row(),) for name in sorted(others)}
         size = size.model_copy(update={"select": select})
     for at in places(config, size):
         experiment = config.experiments[at.experiment]
@@ -183,7 +189,7 @@ def _cell(config: Config, at: Place) -> CellSpec:
         "seeds": seeds,
         "steps": steps,
         "early_end": size.early_end,
-        "evaluation": [size.evaluation, *(p.evaluation for p in at.parts if p.evaluation)][-1],
+        "evaluation": at.last("evaluation", size.evaluation),
     }
     usual: dict[str, Any] = {"hidden": size.hidden}
     if ALGORITHMS[arm.algorithm].on_policy:
@@ -198,7 +204,7 @@ def _cell(config: Config, at: Place) -> CellSpec:
     values = cell_values(
         environment, arm.algorithm, arm.her, fidelity, usual | keys, where, **values
     )
-    test = [size.end_test, *(p.end_test for p in at.parts if p.end_test is not None)][-1]
+    test = at.last("end_test", size.end_test)
     ends = values["early_end"] is not None
     if ALGORITHMS[arm.algorithm].ends_by_test and fidelity == "released" and test and ends:
         values["end_test"] = test
@@ -262,7 +268,7 @@ class Plan:
             "source": self.config.source,
             "preset": {
                 **size.model_dump(mode="json", exclude={"select"}),
-                "steps": min(size.select[experiment].steps or size.steps, size.steps),
+                "steps": max(entry.spec.steps for entry, _ in self.experiments[experiment]),
                 "hidden": list(*networks) if len(networks) == 1 else [],
             },
             "arms": list(definition.arms),
