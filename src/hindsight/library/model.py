@@ -11,8 +11,8 @@ import threading
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -291,7 +291,11 @@ class Model:
                 )
         prepare_process(self.device)
         with ExitStack() as stack:
-            stack.enter_context(self._alone())
+            if not self._learns.acquire(blocking=False):  # in another thread
+                raise SpecError(
+                    "this model is learning already: wait until that call of learn ends"
+                )
+            stack.callback(self._learns.release)
             self._must_be_whole()
             self._board = None
             if folder is not None:
@@ -339,16 +343,6 @@ class Model:
             line = f"{runs.env_steps - first:,} steps of each run; evaluations of {episodes} "
             print(f"{line}episodes took {share:.0%} of the time", file=sys.stderr)
         return self
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Raise SpecError if another call of `learn` is under way, in another thread."""
-        if not self._learns.acquire(blocking=False):
-            raise SpecError("this model is learning already: wait until that call of learn ends")
-        try:
-            yield
-        finally:
-            self._learns.release()
 
     def _must_be_whole(self) -> None:
         """Raise SpecError if an error ended the training within an iteration."""
