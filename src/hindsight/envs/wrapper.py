@@ -120,19 +120,13 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike
     ) -> bool | NDArray[np.bool_]:
         """Whether the achieved goals [..., goal] reach the desired ones; a bool or [...]."""
-        return self._outcome(achieved_goal, desired_goal, {})[3]
+        return self._outcome(achieved_goal, desired_goal, {})[2]
 
     def compute_terminated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> bool | NDArray[np.bool_]:
         """Whether the episode terminates under these goals; arguments as in `compute_reward`."""
         return self._outcome(achieved_goal, desired_goal, info)[1]
-
-    def compute_truncated(
-        self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
-    ) -> bool | NDArray[np.bool_]:
-        """Whether the time limit truncates the episode; arguments as in `compute_reward`."""
-        return self._outcome(achieved_goal, desired_goal, info)[2]
 
     def render(self) -> NDArray[np.uint8] | None:
         """An image [height, width, 3] of the episode so far; None without a render mode."""
@@ -148,7 +142,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     def _outcome(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> tuple[Any, ...]:
-        """Rewards, terminations, truncations and successes [...] for goals [..., goal]."""
+        """Rewards, terminations and successes [...] for goals [..., goal]."""
         achieved, desired = (
             torch.from_numpy(np.array(goal, np.float32))[None]
             for goal in (achieved_goal, desired_goal)
@@ -159,7 +153,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         fails = late & (not native.truncates)
         reward, success = native.task.reward(achieved, desired, fails)
         terminated = success & native.task.terminates_on_success | fails
-        found = (x[0].numpy() for x in (reward, terminated, late & ~terminated, success))
+        found = (x[0].numpy() for x in (reward, terminated, success))
         return tuple(x if x.ndim else x.item() for x in found)
 
     def _first(self, options: Mapping[str, Any]) -> torch.Tensor:
