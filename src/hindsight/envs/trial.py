@@ -6,7 +6,6 @@ nothing, so that a slower machine asks instead of deciding otherwise.
 """
 
 import inspect
-import operator
 import sys
 import time
 from collections import deque
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, is_dataclass
-from functools import reduce
 from itertools import count
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -197,7 +195,7 @@ def _with_goals_moved(
         return goal, _places(env, goal)
 
     # A number that equals the goal's by chance does so in one episode.
-    held = reduce(operator.and_, (places(seed)[1].keys() for seed in range(LOOKS)))
+    held = set.intersection(*({*places(seed)[1]} for seed in range(LOOKS)))
     for seed, distance in enumerate(distances if held else ()):
         env.reset(seed=seed)
         here = np.array(env.step(action)[0]["achieved_goal"])
