@@ -65,9 +65,7 @@ class Field:
                 f"{self.name}: {_described(array)} is not allowed; "
                 f"it must be numbers of shape {before + self.shape}"
             )
-        part, kept = array.reshape(*before, -1), rows[..., self.columns]
-        if self.stored != FLOAT:
-            kept = self.of(rows)
+        part, kept = array.reshape(*before, -1), self.of(rows)
         kept[...] = part
         integers = array.dtype.kind in "iu" or self.stored.kind in "iub"
         if integers and array.dtype != self.stored and (changed := kept != part).any():
