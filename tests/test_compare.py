@@ -11,8 +11,8 @@ import yaml
 
 from hindsight.io.files import as_json
 from hindsight.pipeline.project import Project
-from hindsight.specs.config import PUBLISHED, overrides_of, parse
-from hindsight.specs.errors import SpecError
+from hindsight.specs.config import PUBLISHED, Config, overrides_of
+from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.plan import Plan
 from tests.analysis.synthetic import constant, summarise, write_cell
 from tests.support import configuration
@@ -63,7 +63,7 @@ def planned(mine=None, **overrides):
     values = configuration.values()
     values["experiments"] |= yaml.safe_load(block("yaml"))["experiments"]
     values["experiments"]["mine"]["arms"] |= mine or {}
-    return Plan.of(parse({**values, "select": {"mine": {}}, **overrides}))
+    return Plan.of(validated(Config, {**values, "select": {"mine": {}}, **overrides}))
 
 
 def test_the_command_of_the_page_selects_the_experiment():

@@ -16,8 +16,9 @@ from hindsight.claims import evaluate
 from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
-from hindsight.specs.config import completed, load, parse
+from hindsight.specs.config import Config, completed, load
 from hindsight.specs.environments.predator_prey import SPAWNS
+from hindsight.specs.errors import validated
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 from tests.analysis.synthetic import constant, summarise, write_experiment
@@ -274,7 +275,7 @@ def test_an_off_policy_algorithm(package):
 def test_an_experiment():
     (block,) = re.findall(r"^```yaml\n(experiments:.*?)^```", PAGE, re.M | re.S)
     own = read_keys(ROOT / "config.yaml") | yaml.safe_load(block) | {"preset": "smoke"}
-    plan = Plan.of(parse(completed(own, ROOT)))
+    plan = Plan.of(validated(Config, completed(own, ROOT)))
     assert list(plan.experiments) == ["sigma"]
     specs: list[CellSpec] = list(plan.cells.values())
     assert {spec.algorithm.sigma_init for spec in specs} == {1.0, 0.5}

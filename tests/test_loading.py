@@ -14,7 +14,7 @@ from hindsight.io.checkpoints import save
 from hindsight.io.files import FileError
 from hindsight.pipeline.project import Project
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.config import parse
+from hindsight.specs.config import Config
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import read_spec
 from hindsight.training.policies import initial_row
@@ -121,7 +121,7 @@ def test_a_job_gets_the_environment_of_the_configuration(module, tmp_path):
     mine = {"title": "Mine", "figures": "none", "arms": arms, "tasks": tasks}
     tiny = {"hidden": [4], "seeds": 1, "steps": 20_000, "select": {"mine": {}}}
     config = {"preset": "tiny", "presets": {"tiny": tiny}, "experiments": {"mine": mine}}
-    project = Project(parse(config))
+    project = Project(validated(Config, config))
     project.begin()
     options = {file.split("/")[0]: project.options(file) for file in project.files.values()}
     usual = "--device cpu --checkpoint-seconds 60"

@@ -18,7 +18,8 @@ from hindsight.io.checksums import about, file_sha256
 from hindsight.io.files import FileError
 from hindsight.pipeline.publish import policies_of, publish, publish_policy, write_policy
 from hindsight.specs.code import file_name
-from hindsight.specs.config import PUBLISHED, TRAINED, parse
+from hindsight.specs.config import PUBLISHED, TRAINED, Config
+from hindsight.specs.errors import validated
 from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, Shipped
 from hindsight.training.cell import train_cell
@@ -39,7 +40,7 @@ def config(tmp_path, monkeypatch):
     narrowed = {"spawns": ["random"], "preys": ["static"], "fidelities": ["released"]}
     values["select"] = {"algorithms": narrowed | {"arms": ["PPO", "PPO-HER"]}}
     monkeypatch.chdir(tmp_path)
-    return parse(values)
+    return validated(Config, values)
 
 
 def put(name: str, folder: Path = TRAINED) -> Path:
@@ -158,7 +159,7 @@ def small(tmp_path, monkeypatch):
         "select": {"algorithms": {"spawns": ["random"], "preys": ["attract"],
                                   "fidelities": ["described"]}},
     }  # fmt: skip
-    config = Shipped(parse(values)).config
+    config = Shipped(validated(Config, values)).config
     found = Plan.of(config).experiments["algorithms"]
     (spec,) = (entry.spec for entry, _ in found if entry.arm == "PPO-HER")
     train_cell(spec, TRAINED)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hindsight.pipeline.project import Project
-from hindsight.specs.config import parse
-from hindsight.specs.errors import SpecError
+from hindsight.specs.config import Config
+from hindsight.specs.errors import SpecError, validated
 from tests.support import configuration
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_a_hostile_word_is_refused_or_harmless(word):
     refused = 0
     for place in PLACES:
         try:
-            project = Project(parse(put(place, word)))
+            project = Project(validated(Config, put(place, word)))
         except SpecError as error:
             refused += 1
             assert "\n" not in str(error) and "Traceback" not in str(error), place

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hindsight.specs.config import load, parse
+from hindsight.specs.config import Config, load
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.plan import Plan, left_out, papers_grids
 from tests.support import configuration
 from tests.support.commands import program
@@ -55,7 +55,7 @@ def test_the_grids_of_the_papers_figures_are_whole_whatever_the_preset_is():
     assert papers_grids(config) == papers_grids(load(CONFIG, {"preset": "large"}))
     values = configuration.values()
     del values["presets"]["paper"]
-    assert papers_grids(parse(values)) == {}
+    assert papers_grids(validated(Config, values)) == {}
 
 
 def test_a_row_counts_up_to_the_presets_size_and_seeds_may_be_more_than_the_papers():
@@ -106,7 +106,7 @@ def plan_with(**experiment):
     """The plan of an experiment of one's own beside those there are."""
     values = configuration.values()
     values["experiments"]["mine"] = {"title": "t", "figures": "f", **experiment}
-    return Plan.of(parse({**values, "select": {"mine": {}}}))
+    return Plan.of(validated(Config, {**values, "select": {"mine": {}}}))
 
 
 PPO = {"PPO": {}}
@@ -223,7 +223,7 @@ def test_what_select_leaves_out_is_reported():
         "her_strategy": {"levels": {"k": [1, 2]}},
         "moving_goals": {"tasks": ["PointReach"]},
     }
-    lines = left_out(Plan.of(parse({**values, "select": select})))
+    lines = left_out(Plan.of(validated(Config, {**values, "select": select})))
     assert lines[:2] == [
         "`select` narrows the experiments to",
         "  her_strategy: k 1, 2 without 4, 8, 16",

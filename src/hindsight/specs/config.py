@@ -310,7 +310,7 @@ def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, An
 
 def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
     """Read config.yaml and the files beside it (`completed`); raises SpecError."""
-    return parse(completed({**read_keys(path), **(overrides or {})}, path.parent))
+    return validated(Config, completed({**read_keys(path), **(overrides or {})}, path.parent))
 
 
 def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -324,8 +324,3 @@ def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         if isinstance(own := values.get(name, {}), dict):  # else it is refused
             values = {**values, name: {**shared.get(name, {}), **own}}
     return {**shared, **values}
-
-
-def parse(values: dict[str, Any]) -> Config:
-    """Validate a configuration given as plain values; raises SpecError.  Cells: see `Plan.of`."""
-    return validated(Config, values)
