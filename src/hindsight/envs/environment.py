@@ -1,17 +1,42 @@
-"""The environment interface of the training loops, and its factory."""
+"""The environment interface of the training loops and of relabelling, and its factory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from hindsight.envs.step import Step
-from hindsight.envs.task import Task
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.errors import SpecError
+
+
+class Task(Protocol):
+    """Rewards and goal space of an environment: what relabelling needs to know about it."""
+
+    @property
+    def terminates_on_success(self) -> bool:
+        """Whether achieving the goal ends the episode; if not, success is that of its last step."""
+
+    @property
+    def threshold(self) -> float:
+        """The distance within which a goal is achieved."""
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rewards and successes [...] for achieved and desired goals [..., goal].
+
+        terminated: [...] bool, whether the step ends the episode.
+        """
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        """Uniform samples [..., goal] of the goal space, from `uniform` [..., goal] in [0, 1)."""
+
+    def contains(self, goals: Tensor) -> Tensor:
+        """Whether goals [..., goal] lie in the goal space, [...] bool."""
 
 
 class Environment(ABC):

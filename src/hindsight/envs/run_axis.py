@@ -119,7 +119,7 @@ def _compare(
 
 
 class NativeTask(ABC):
-    """Rewards and goal space of native environments (`envs.task.Task`)."""
+    """Rewards and goal space of native environments (`envs.environment.Task`)."""
 
     def __init__(self, env: "Environments[Any]") -> None:
         self.env = env

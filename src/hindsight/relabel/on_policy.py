@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hindsight.envs.environment import Task
 from hindsight.envs.rollout import Cuts, Rollout, Trajectories, at_step
-from hindsight.envs.task import Task
 from hindsight.relabel import goals
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.streams import Purpose, stream

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from hindsight.envs.environment import Task
 from hindsight.envs.rollout import Rollout, Trajectories, at_step, segment_ends, segment_starts
-from hindsight.envs.task import Task
 from hindsight.relabel.on_policy import described_copies, released_copies
 from hindsight.specs.hindsight import HindsightSpec
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hindsight.algorithms.interface import OnPolicyAlgorithm
+from hindsight.envs.environment import Task
 from hindsight.envs.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.envs.run_axis import Environments
-from hindsight.envs.task import Task
 from hindsight.nn.adam import Adam
 from hindsight.nn.entropy import gaussian_entropy
 from hindsight.relabel import on_policy as hindsight
