@@ -149,9 +149,7 @@ class Model:
             settings = {"n_envs": n_envs, **settings}
         settings = in_our_words(self.algorithm, {"seeds": seeds, "her": her, **settings})
         seeds, her = settings.pop("seeds") or 4, settings.pop("her")
-        keys_of(
-            preset, self.algorithm, ""
-        )  # an unknown one is refused before the environment is made
+        keys_of(preset, self.algorithm, "")  # refuses an unknown one before the environment is made
         environment = environment_values(env, env_kwargs, max_episode_steps)
         keys = keys_of(preset, self.algorithm, environment["id"])
         usual = keys.pop("her", "final" if ALGORITHMS[self.algorithm].on_policy else "future")
