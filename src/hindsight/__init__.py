@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from hindsight import specs
 
 if TYPE_CHECKING:
-    from hindsight.envs.goal_wrapper import GoalEnvironment
+    from hindsight.envs.gymnasium.goal_wrapper import GoalEnvironment
     from hindsight.library.model import DDPG, DQN, PPO, SAC, TD3, Model
 
     load = Model.load
 
 # Other people's environments are tried before anything is trained.
-specs.trials = lambda: import_module("hindsight.envs.facts")
+specs.trials = lambda: import_module("hindsight.envs.gymnasium.facts")
 
 __version__ = "1.1.0"
 
@@ -32,7 +32,7 @@ __all__ = ["DDPG", "DQN", "PPO", "SAC", "TD3", "GoalEnvironment", "__version__",
 def __getattr__(name: str) -> Any:
     """What to import, when asked for: drawing a figure does not wait for torch."""
     if name == "GoalEnvironment":
-        return import_module("hindsight.envs.goal_wrapper").GoalEnvironment
+        return import_module("hindsight.envs.gymnasium.goal_wrapper").GoalEnvironment
     if name == "load":
         return import_module("hindsight.library.model").Model.load
     if name.isupper() and name.lower() in import_module("hindsight.specs.algorithms").ALGORITHMS:

@@ -14,8 +14,8 @@ import torch
 from gymnasium.spaces import Box, Dict
 
 from hindsight import SAC, GoalEnvironment, load
-from hindsight.envs import trial
 from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.envs.gymnasium import trial
 from hindsight.io.files import FileError
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec

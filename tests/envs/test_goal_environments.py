@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from hindsight.envs.goal_environments import GoalEnvironments
-from hindsight.envs.workers import episode_seed
+from hindsight.envs.gymnasium.workers import episode_seed
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from hindsight import PPO, SAC, TD3
-from hindsight.envs import workers as workers_module
 from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.envs.gymnasium import workers as workers_module
 from hindsight.library.model import Model
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec

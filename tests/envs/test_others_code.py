@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hindsight.envs.trial import success_in
+from hindsight.envs.gymnasium.trial import success_in
 from hindsight.specs.errors import SpecError
 from tests.envs.test_goal_environments import children, gone
 from tests.support.commands import hindsight, started

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Environment
-from hindsight.envs.facts import REST, facts_of
+from hindsight.envs.gymnasium.facts import REST, facts_of
+from hindsight.envs.gymnasium.workers import Call, Pool, place_of
 from hindsight.envs.step import Step
-from hindsight.envs.workers import Call, Pool, place_of
 from hindsight.specs.errors import SpecError, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.spaces import elements, largest

@@ -3,6 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-#: Imports what tries other people's environments, `envs.facts`; `hindsight` sets it, since this
-#: package imports nothing from above it.
+#: Imports what tries other people's environments, `envs.gymnasium.facts`; `hindsight` sets it,
+#: since this package imports nothing from above it.
 trials: Callable[[], Any]

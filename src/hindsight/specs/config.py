@@ -170,7 +170,7 @@ class Row(Spec):
     tasks: Names | None = None
     fidelities: Annotated[tuple[Fidelity, ...], Field(min_length=1)] | None = None
     #: Levels of varied keys.
-    levels: dict[str, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field({})
+    levels: dict[str, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field(default={})
     #: True: train nothing there.
     skip: bool | None = None
     seeds: Few | None = None

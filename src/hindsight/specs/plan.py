@@ -58,11 +58,13 @@ class Place:
 
     def seeds(self, size: Size, experiment: Experiment) -> int:
         """Its number of seeds: a row's replaces the experiment's, and the preset's is the most."""
-        return min(size.seeds, self.last("seeds", experiment.seeds))
+        seeds: int = self.last("seeds", experiment.seeds)
+        return min(size.seeds, seeds)
 
     def steps(self, size: Size) -> int:
         """Its budget, of which the preset's is the largest."""
-        return min(size.steps, self.last("steps", size.steps))
+        steps: int = self.last("steps", size.steps)
+        return min(size.steps, steps)
 
     def last(self, key: str, otherwise: Any) -> Any:
         """What the last row that gives a key gives for it."""

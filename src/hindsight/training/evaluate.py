@@ -12,8 +12,8 @@ from gymnasium.spaces import Dict, flatdim
 from numpy.typing import NDArray
 
 import hindsight.envs  # noqa: F401  (registers the environments)
-from hindsight.envs.facts import facts_of
-from hindsight.envs.trial import success_in
+from hindsight.envs.gymnasium.facts import facts_of
+from hindsight.envs.gymnasium.trial import success_in
 from hindsight.specs.base import EnvironmentSpec, Success
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError

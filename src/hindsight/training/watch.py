@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
-from hindsight.envs.workers import episode_seed
+from hindsight.envs.gymnasium.workers import episode_seed
 from hindsight.io.files import FileError, write_whole
 from hindsight.io.startup import import_matplotlib
 from hindsight.specs.base import EnvironmentSpec

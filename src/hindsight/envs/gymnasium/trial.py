@@ -15,17 +15,15 @@ from copy import deepcopy
 from dataclasses import dataclass, field, is_dataclass
 from itertools import count
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Space
 
+from hindsight.envs.gymnasium.goal_functions import Constancy, ReadsState
 from hindsight.specs.errors import SpecError
 from hindsight.specs.spaces import Actions, Array, action_of
-
-if TYPE_CHECKING:
-    from hindsight.envs.facts import Constancy
 
 #: Keys of a step's `info` that report success.
 SUCCESS_KEYS = ("is_success", "success")
@@ -38,10 +36,6 @@ STEPS, RESETS, SECONDS = 100, 20, 3.0
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 #: Resets that show where the goal is held, and objects in which it is looked for, nearest first.
 LOOKS, OBJECTS = 4, 1000
-
-
-class ReadsState(SpecError):
-    """A function of goals reads the environment's own state."""
 
 
 class Tried(NamedTuple):

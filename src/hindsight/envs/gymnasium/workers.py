@@ -25,7 +25,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.envs.facts import LARGEST_REWARD, Constancy, facts_of, finite_row
+from hindsight.envs.gymnasium.facts import facts_of, finite_row
+from hindsight.envs.gymnasium.goal_functions import LARGEST_REWARD, Constancy
 from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec, TheOnlyOne

@@ -1,0 +1,1 @@
+"""Other people's goal environments: tried before training, and stepped in processes."""

@@ -1,0 +1,199 @@
+"""A third-party environment's functions of goals: rewards, and which goals are achieved."""
+
+import time
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight.specs.errors import EnvironmentFailure, SpecError
+from hindsight.specs.spaces import Array
+
+#: Finds a function of goals in an instance of an environment.
+Find = Callable[[gym.Env[Any, Any]], Callable[..., Any] | None]
+
+#: A larger absolute reward counts as an error of the environment.
+LARGEST_REWARD = 1e8
+#: Steps whose goals are asked about again at the start of every episode.
+KEPT = 32
+
+
+class OfGoals:
+    """An environment's function of goals, called for many goals at once.
+
+    It is tried with a batch of three goals and with each of them.  If the batch fails or has
+    another shape or other values, the function is called for one goal at a time from then on.
+    """
+
+    def __init__(
+        self, what: str, find: Find, env: gym.Env[Any, Any], achieved: Array, desired: Array,
+        info: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Try an environment's function on a step's goals [*goal] and its `info`.
+
+        `find` returns the function of an instance; messages call it `what`.  Raises
+        EnvironmentFailure if it does not return a number per goal, in a batch or singly.
+        """
+        self.what, self._find = what, find
+        self._function: Any = find(env)
+        goals = np.stack([achieved, desired, achieved]), np.stack([desired, desired, achieved])
+        # The default for `info`: none or, if the function needs it, that of this step.
+        for self._info in ({}, dict(info or {})):  # some environments return None
+            together = self._tried(self._batch, *goals, self._info)
+            began = time.perf_counter()
+            each = self._tried(self._singles, *goals, self._info)
+            self.seconds = (time.perf_counter() - began) / 3  # per goal
+            if not isinstance(together, Exception) or not isinstance(each, Exception):
+                break
+        self.one_at_a_time = isinstance(together, Exception)
+        if isinstance(together, Exception):
+            if isinstance(each, Exception):
+                raise EnvironmentFailure.of(f"{what} of 3 goals failed", together) from together
+        elif not isinstance(each, Exception):
+            self.one_at_a_time = not np.allclose(together, each, equal_nan=True)
+        self.reads_info = bool(self._info)
+
+    def of(self, env: gym.Env[Any, Any]) -> "OfGoals":
+        """The same function of another instance."""
+        other = copy(self)
+        other._function = self._find(env)
+        return other
+
+    def __call__(
+        self, achieved: Array, desired: Array, info: Mapping[str, Any] | None = None
+    ) -> NDArray[np.float32]:
+        """The values [n] for goals [n, *goal] with one `info`; None: the default.
+
+        Raises EnvironmentFailure if the function raises, or returns no number.
+        """
+        call = self._singles if self.one_at_a_time else self._batch
+        try:
+            found = call(achieved, desired, self._info if info is None else info)
+            values = found.astype(np.float32)
+            valid = np.abs(values) <= LARGEST_REWARD  # False for NaN
+            if not valid.all():
+                raise SpecError(
+                    f"it returned {values[~valid][0]}, not a number within ±{LARGEST_REWARD:g}"
+                )
+        except Exception as error:
+            what = f"{self.what} of {len(achieved)} goals failed"
+            raise EnvironmentFailure.of(what, error) from error
+        return values
+
+    def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
+        n = len(achieved)  # copies, because the function may change its arguments
+        found = np.asarray(self._function(achieved.copy(), desired.copy(), [info] * n))
+        if found.size != n:
+            raise SpecError(f"it must return {n} numbers, shape ({n},), not {found.shape}")
+        return found.reshape(n)
+
+    def _singles(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
+        found = []
+        for pair in zip(achieved, desired, strict=True):
+            # A discrete goal is a Python number, as in the environment.
+            goals = [goal if goal.ndim else goal.item() for goal in map(np.array, pair)]
+            found.append(np.asarray(self._function(*goals, info)).item())
+        return np.array(found)
+
+    @staticmethod
+    def _tried(call: Callable[..., Array], *arguments: Any) -> Array | Exception:
+        try:
+            return call(*arguments)
+        except Exception as error:
+            return error
+
+
+class SuccessTest(NamedTuple):
+    """Tells which goals are achieved: by a function of goals, by the reward, or by both."""
+
+    name: str  # of the function
+    asks: OfGoals
+    best: float | None  # reward of a success at least; None: any
+
+    def __call__(self, found: Array, achieved: Array, desired: Array) -> NDArray[np.bool_]:
+        """Which goals [n, *goal] are achieved, [n], given their rewards [n]."""
+        enough = np.ones(len(found), bool) if self.best is None else found >= np.float32(self.best)
+        if self.name == "compute_reward":
+            return enough
+        return enough & (self.asks(achieved, desired) != 0)
+
+
+def nearby(achieved: Array, desired: Array) -> tuple[Array, Array]:
+    """Goals [*goal] as given, and moved closer or further apart by a rounding error, [n, *goal]."""
+    if not np.issubdtype(achieved.dtype, np.floating):
+        return achieved[None], desired[None]
+    gap = desired - achieved
+    far, large = float(np.linalg.norm(gap)), float(max(np.abs(achieved).max(), 1e-9))
+    by = 1e-5 + 1e-6 * large / max(far, 1e-9)
+    moved = np.stack([achieved, achieved + by * gap, achieved - by * gap])
+    return moved.astype(achieved.dtype), np.stack([desired] * 3)
+
+
+class ReadsState(SpecError):
+    """A function of goals reads the environment's own state."""
+
+
+class Constancy:
+    """Watches that an environment's functions of goals depend on the goals alone.
+
+    Relabelling asks one instance for rewards, later and without a step's info.  So the instance
+    that steps may return more or less, but by the same under all goals, and the one that is asked
+    must always return the same.
+    """
+
+    def __init__(self, functions: Mapping[str, OfGoals], env: gym.Env[Any, Any]) -> None:
+        self._functions = [(name, asked, asked.of(env)) for name, asked in functions.items()]
+        #: Achieved and desired goals [3, *goal] of the first steps, and what was returned for them.
+        self._kept: list[tuple[Array, Array, list[Array]]] = []
+        self._first: Array | None = None  # the first goal achieved in the episode
+
+    def begin(self) -> None:
+        """Begin an episode; raises ReadsState if a function returns something else than before."""
+        self._first = None
+        if self._kept:
+            achieved, desired, before = zip(*self._kept, strict=True)
+            goals = np.concatenate(achieved), np.concatenate(desired)
+            for i, (name, asked, _) in enumerate(self._functions):
+                then = np.concatenate([answers[i] for answers in before])
+                _compare(name, asked(*goals), "now", then, "at first")
+
+    def forget(self) -> None:
+        """Forget what was returned so far, because the environment was changed on purpose."""
+        self._kept.clear()
+
+    def check(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> None:
+        """Raise ReadsState if a step's info, or the instance, matters to some goals only."""
+        self._first = achieved if self._first is None else self._first
+        goals = np.stack([achieved] * 3), np.stack([desired, achieved, self._first])
+        answers = [asked(*goals) for _, asked, _ in self._functions]
+        for (name, asked, own), expected in zip(self._functions, answers, strict=True):
+            found = own(*goals, info)
+            more = found - expected
+            # A fall ends an episode under every goal.
+            shared = np.ptp(more) <= 1e-5 + 1e-4 * np.abs(more).max()
+            if shared or (name != "compute_reward" and found.all()):
+                continue
+            here = asked(*goals, info)
+            _compare(name, found, "in the environment that took the step", here, "in another one")
+            raise ReadsState(
+                f"in {name}, the contribution of info depends on the goal ({more.min():+g} and "
+                f"{more.max():+g}), so relabelled rewards are unknown; for an agent of your own, "
+                "HindsightReplayBuffer(copy_infos=True) passes it the steps' infos (docs/replay.md)"
+            )
+        if len(self._kept) < KEPT:
+            self._kept.append((*goals, answers))
+
+
+def _compare(name: str, found: Array, where: str, other: Array, elsewhere: str) -> None:
+    """Raise ReadsState, with two of the values [n], unless both are equal."""
+    for one, another in zip(found + 0.0, other + 0.0, strict=True):
+        if abs(one - another) > 1e-5 + 1e-4 * abs(another):
+            raise ReadsState(
+                f"{name} reads the environment's own state: for the same goals it returned {one:g} "
+                f"{where} and {another:g} {elsewhere}, so those of relabelled goals are unknown; "
+                "make what it reads (a gripper, a tolerance) part of achieved_goal and "
+                "desired_goal, or keep it the same throughout a training"
+            )
