@@ -338,13 +338,11 @@ class Project:
 
         Snakemake would refuse whatever is made from them until their time has come.
         """
-        plans = [str(self.plan_of(name)) for name in self.experiments]
         specs = [f"{TRAINED}/specs/{file}.json" for file in self.files.values()]
         cells = [path for name in self.experiments for path in self.cells_of(name)]
-        pages = [*self.authors, *self.answer, "docs/deviations.md", str(MANIFEST), self.episodes]
-        tables = map(str, Path(self.tables).rglob("*"))
-        inputs = (*plans, *specs, *cells, *self.policies, *pages)
-        for path in (*inputs, *tables, *self.everything):
+        made = [*self.policies, self.episodes, *map(str, Path(self.tables).rglob("*"))]
+        begun = map(str, (*self.texts, MANIFEST))
+        for path in (*specs, *cells, *made, *begun, *self.shown, *self.everything):
             with suppress(OSError):  # there is none, or it belongs to somebody else
                 if os.stat(path).st_mtime > time.time():
                     os.utime(path)
