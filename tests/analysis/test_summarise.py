@@ -148,10 +148,6 @@ def test_all_seeds_of_a_shared_cell_count_in_each_experiment(tmp_path):
         assert set(read_table(plan.parent / name)["seed"]) == {0, 1, 2, 3}
     row = read_table(plan.parent / "summary.csv").iloc[0]
     assert (row["n_seeds"], row["solved_share"]) == (4, 0.75)
-    document["entries"][0]["seeds"] = 5
-    plan.write_text(json.dumps(document))
-    with pytest.raises(ResultError, match="asks for 5 seeds, it has 4"):
-        summarise(plan, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight.analysis import metrics
-from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, Columns, ResultError
+from hindsight.analysis.cells import PAPERS_ENVIRONMENT, Cell, Columns
 
 Array = NDArray[np.float64]
 Key = dict[str, Any]
@@ -87,18 +87,13 @@ def grouped(
     return found
 
 
-def reduce_cell(cell: Cell, n_seeds: int | None = None) -> Reduced:
+def reduce_cell(cell: Cell) -> Reduced:
     """Reduce a cell's runs to arrays on a grid of steps that is continued to the budget.
 
     A cell that is part of several experiments has the largest number of seeds that any of them asks
     for, and all of these count in each experiment.
-
-    Raises:
-        ResultError: the cell has fewer than `n_seeds` seeds.
     """
     seeds = np.unique(cell.training["seed"])
-    if n_seeds is not None and seeds.size < n_seeds:
-        raise ResultError(f"{cell.path}: the plan asks for {n_seeds} seeds, it has {seeds.size}")
     rows, evaluations = cell.training, {name: cell.tests[name] for name in EVALUATION_COLUMNS}
     observed = np.unique(rows["env_steps"])
     env_steps = metrics.extend_grid(observed, cell.budget)

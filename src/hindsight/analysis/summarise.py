@@ -7,7 +7,6 @@ statistic starts a new generator with seed 0, so that a row does not depend on w
 import itertools
 import json
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +70,8 @@ def summarise(plan_path: Path, out: Path, planned: str | None = None) -> list[di
     cells = _load(there)
     entries = [entry for entry in plan["entries"] if entry["cell"] in cells]
     missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
-    reduce = cache(lambda name, seeds: reduce_cell(cells[name], seeds))
-    present = [(_key(e, plan["vary"]), reduce(e["cell"], e["seeds"])) for e in entries]
+    reduced = {path: reduce_cell(cell) for path, cell in cells.items()}
+    present = [(_key(entry, plan["vary"]), reduced[entry["cell"]]) for entry in entries]
     tables = make_tables(present, plan["vary"], arm_keys(plan))
     for name, table in tables.items():
         _write_table(table, out / name)
