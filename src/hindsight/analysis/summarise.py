@@ -72,7 +72,9 @@ def summarise(plan_path: Path, out: Path, planned: str | None = None) -> list[di
     missing = [entry for entry in plan["entries"] if entry["cell"] not in cells]
     reduced = {path: reduce_cell(cell) for path, cell in cells.items()}
     present = [(_key(entry, plan["vary"]), reduced[entry["cell"]]) for entry in entries]
-    tables = make_tables(present, plan["vary"], arm_keys(plan))
+    columns = dict.fromkeys(["arm", *(name for e in plan["entries"] for name in arm_columns(e))])
+    arm = [name for name in columns if name not in plan["vary"]]
+    tables = make_tables(present, plan["vary"], arm)
     for name, table in tables.items():
         _write_table(table, out / name)
     diverged = [
@@ -97,12 +99,6 @@ def _load(paths: Iterable[str]) -> dict[str, Cell]:
     if damaged:
         raise DamagedError("; ".join(damaged.values()), *damaged)
     return cells
-
-
-def arm_keys(plan: dict[str, Any]) -> list[str]:
-    """Return the columns that identify a plan's arms, without the keys that it varies."""
-    known = [name for entry in plan["entries"] for name in arm_columns(entry)]
-    return [name for name in dict.fromkeys(["arm", *known]) if name not in plan["vary"]]
 
 
 def make_tables(

@@ -60,7 +60,10 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     missing = []
     for name, spec in plan.cells.items():
         if (source := found[name]) is not None:
-            _ship(source, cells[name])
+            metadata = load_cell(source).metadata
+            read = [column for column in pq.read_schema(source).names if column in KNOWN]
+            # without the other columns: a quarter of the size
+            write_curves(cells[name], pq.read_table(source, columns=read), metadata)
             old = before.get(_key(cells[name]), {}).get("sha256")
             if name in acting:
                 write_middle(spec, source, policies_of(cells[name]))
@@ -149,13 +152,6 @@ def _remove_all_but(cells: Collection[Path]) -> Iterator[str]:
 
 def _key(path: Path) -> str:
     return str(path.relative_to(PUBLISHED))
-
-
-def _ship(source: Path, target: Path) -> None:
-    """Copy a trained cell without unused columns, a quarter of its size; raises ResultError."""
-    metadata = load_cell(source).metadata
-    read = [name for name in pq.read_schema(source).names if name in KNOWN]
-    write_curves(target, pq.read_table(source, columns=read), metadata)
 
 
 def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hindsight.analysis.summarise import level_text
-from hindsight.claims.data import CLAIMS, Change, Claim, Unit
+from hindsight.claims.data import CLAIMS, Claim, Unit
 from hindsight.claims.rules import text
 from hindsight.report import present
 from hindsight.specs.base import Fidelity
@@ -146,8 +146,9 @@ def history(claim: Claim) -> list[str]:
     """List the changes to a rule after results were seen, with the earlier verdicts."""
     found = []
     for change in claim.changes:
-        old = f" The earlier rule said of the published results: {_before(change)}."
-        found.append(f"{change.date}: {change.what}{old if change.before else ''}")
+        before = " / ".join(dict.fromkeys(change.before.values()))  # alike, or by fidelity
+        old = f" The earlier rule said of the published results: {before}." if before else ""
+        found.append(f"{change.date}: {change.what}{old}")
     return found
 
 
@@ -161,11 +162,6 @@ def revised(claims: Iterable[Any]) -> str:
             if fidelity in judged.verdicts:
                 pairs.append((alike.get(old, old), judged.verdicts[fidelity]["verdict"]))
     return f"another verdict in {sum(a != b for a, b in pairs)} of {len(pairs)} cases"
-
-
-def _before(change: Change) -> str:
-    """Show the old verdicts: `partly`, or `reproduced / partly` (released, described)."""
-    return " / ".join(dict.fromkeys(change.before.values()))
 
 
 def missing(rows: Mapping[str, Row]) -> str:
