@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -44,15 +45,12 @@ def open_streams() -> None:
 
 def must_have_memory(megabytes: int = LEAST_MB) -> None:
     """Raise FileError if `ulimit -v` allows less address space: libraries would abort."""
-    with suppress(ImportError):  # not on this system
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY and limit < megabytes * 10**6:
-            raise FileError(
-                f"this process may use {limit // 10**6:,} MB of address space, but needs about "
-                f"{megabytes:,} MB; raise the limit, as by 'ulimit -v unlimited', and try again"
-            )
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < megabytes * 10**6:
+        raise FileError(
+            f"this process may use {limit // 10**6:,} MB of address space, but needs about "
+            f"{megabytes:,} MB; raise the limit, as by 'ulimit -v unlimited', and try again"
+        )
 
 
 def have_home() -> None:
