@@ -12,7 +12,8 @@ import pytest
 import typer
 import yaml
 
-from hindsight.cli import _is_typed, app
+from hindsight.cli.common import app
+from hindsight.cli.library import _is_typed
 from hindsight.io.checksums import about
 from hindsight.io.files import FileError
 from hindsight.library.train import outcome, policy_called, spec_of, to_come
