@@ -18,8 +18,7 @@ from hindsight.specs.config import TRAINED, load
 from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
-from tests.support.commands import program, snakemake
-from tests.support.configuration import environment_of
+from tests.support.commands import in_copy, program
 from tests.training import small
 
 ROOT = Path(__file__).parents[2]
@@ -76,14 +75,14 @@ def test_cells_that_take_runs_over_are_announced(tmp_path, monkeypatch):
 
 def test_rules_say_what_they_do_and_a_tiny_project_is_planned():
     """In one line each; the tiny one has its own configuration, and this one's code and docs."""
-    listed = snakemake("--list", project=ROOT, environment=environment_of(ROOT)).stdout
+    listed = in_copy(ROOT, "snakemake", "--list").stdout
     rules = re.findall(r"^(\w+) \((.*)\)$", listed, re.M)
     named = {word for path in ROOT.glob("workflow/rules/*.smk")
              for word in re.findall(r"^ *rule (\w+):", path.read_text(), re.M)}  # fmt: skip
     assert {name for name, _ in rules} == named | {"all"}
     assert all(text.endswith(".") for _, text in rules)
     tiny = ("--directory", ".test", "--dry-run", "--forceall", "--quiet", "rules")
-    planned = snakemake(*tiny, project=ROOT, environment=environment_of(ROOT)).stdout
+    planned = in_copy(ROOT, "snakemake", *tiny).stdout
     assert re.search(r"^train +2$", planned, re.M) and "figures" in planned, planned
 
 

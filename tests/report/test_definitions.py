@@ -17,8 +17,8 @@ from hindsight.report.definitions import FACETS, must_fit
 from hindsight.specs.config import Config, load
 from hindsight.specs.errors import SpecError, must_agree, validated
 from hindsight.specs.reading import values_of
-from tests.support.commands import program
-from tests.support.configuration import ROOT, copy_project, environment_of
+from tests.support.commands import in_copy
+from tests.support.configuration import ROOT, copy_project
 
 FIGURES = specs.TABLE
 PPO_HER, MEHER = (Path(data.__file__).with_name(name) for name in ("ppo_her.yaml", "meher.yaml"))
@@ -196,9 +196,9 @@ def test_the_workflow_refuses_it_before_anything_is_trained(tmp_path, command, f
     copy_project(tmp_path)
     path = tmp_path / file.relative_to(ROOT)
     path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
-    done = program(*command, cwd=tmp_path, env=environment_of(tmp_path))
-    assert done.returncode == 1 and "Traceback" not in done.stderr
+    done = in_copy(tmp_path, *command)
+    assert done.returncode == 1 and "Traceback" not in done.stdout
     key, word = new.split(": ")
     sentence = rf"^(error: )?{re.escape(str(path))}: .*{key}: '{word}' is .*$"
-    assert re.search(sentence, done.stderr, re.M), done.stderr
+    assert re.search(sentence, done.stdout, re.M), done.stdout
     assert not (tmp_path / "results/specs").exists()

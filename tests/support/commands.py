@@ -11,9 +11,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.support.configuration import environment_of
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
@@ -45,14 +47,15 @@ def started(*arguments: str, cwd: Path) -> "Running":
     return Running("hindsight.cli", arguments, cwd, {})
 
 
-def snakemake(
-    *arguments: str, project: Path, environment: Mapping[str, str]
+def in_copy(
+    project: Path, command: str, *arguments: str, before: Sequence[Path] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """`snakemake` in a copy of the project, with the copy's own sources.
+    """`hindsight` or `snakemake` in a copy of the project, with the copy's sources, after others.
 
     All it tells is in `stdout`, as on a terminal.
     """
-    return Running("snakemake.cli", arguments, project, environment, anew=True).finished()
+    own = environment_of(project, *before)
+    return Running(f"{command}.cli", arguments, project, own, anew=True).finished()
 
 
 class Running:

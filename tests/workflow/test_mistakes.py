@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import commands
-from tests.support.configuration import PARTS, environment_of
+from tests.support.commands import in_copy
+from tests.support.configuration import PARTS
 
 ROOT = Path(__file__).parents[2]
 MINE = """
@@ -34,6 +34,6 @@ def test_the_reason_is_given(tmp_path, folder, reason):
             (project / part).symlink_to(ROOT / part)
     (project / "config.yaml").write_text(MINE)
     (project / "raising.py").write_text("raise RuntimeError('no licence')")
-    ended = commands.snakemake("-n", project=project, environment=environment_of(project))
+    ended = in_copy(project, "snakemake", "-n")
     kind, told, *_ = ended.stdout[ended.stdout.index("WorkflowError in ") :].splitlines()
     assert ended.returncode == 1 and "common.smk" in kind and told.endswith(reason)

@@ -17,22 +17,12 @@ from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
 from hindsight.training.cell import train_cell
 from tests.analysis.test_cells import rewrite
-from tests.support import commands
-from tests.support.configuration import PARTS, copy_project, environment_of
+from tests.support.commands import hindsight, in_copy
+from tests.support.configuration import PARTS, copy_project
 from tests.support.curves import curves
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ("--config", "preset=smoke")
-
-
-def hindsight(project, *arguments):
-    """A command in the copy, with the copy's own sources; all that it tells is in `stdout`."""
-    own = environment_of(project)
-    return commands.Running("hindsight.cli", arguments, project, own, anew=True).finished()
-
-
-def snakemake(project, *arguments):
-    return commands.snakemake(*arguments, project=project, environment=environment_of(project))
 
 
 def jobs(output):
@@ -52,7 +42,7 @@ def cells_to_train(output):
 
 
 def planned(project, *arguments):
-    return jobs(snakemake(project, "--dry-run", *arguments, *SMOKE).stdout)
+    return jobs(in_copy(project, "snakemake", "--dry-run", *arguments, *SMOKE).stdout)
 
 
 def asked_of(project):
@@ -86,7 +76,7 @@ def project(tmp_path_factory):
     for spec in asked_of(folder).plan.cells.values():
         if spec not in of_jobs(folder):
             train_cell(spec, folder / "results")
-    result = hindsight(folder, "replicate", "--cores", "2", "--", *SMOKE)
+    result = in_copy(folder, "hindsight", "replicate", "--cores", "2", "--", *SMOKE)
     assert result.returncode == 0, result.stdout
     (folder / "told.txt").write_text(result.stdout)
     return folder
@@ -118,7 +108,7 @@ def test_it_ends_with_the_verdicts_and_where_the_files_are(project, asked):
     reasons = {row["why"] or "" for row in json.loads((project / asked.claims).read_text())}
     page = unescape((project / asked.page).read_text(encoding="utf-8"))
     assert len(reasons) > 1 and all(reason[1:] in page for reason in reasons)
-    counted = hindsight(project, "plan", "-c", "preset=smoke").stdout
+    counted = in_copy(project, "hindsight", "plan", "-c", "preset=smoke").stdout
     for text in (told, counted):
         assert "  grid_size: grid_size 10, 20 without 30, 40, 50" in text.splitlines()
     row = next(line for line in counted.splitlines() if "grid_size" in line)
@@ -147,10 +137,10 @@ def test_a_missing_cell_is_retrained_to_the_same_numbers(project, asked):
     before = {file: paths[file].stat().st_mtime_ns for file in kept}
     before_it_went = curves(paths[first])
     paths[first].unlink()
-    told = snakemake(project, "--dry-run", *SMOKE, "--cores", "2").stdout
+    told = in_copy(project, "snakemake", "--dry-run", *SMOKE, "--cores", "2").stdout
     assert cells_to_train(told) == [first]
     assert "workflow specific profile profiles/default" in told
-    ran = snakemake(project, "--cores", "2", *SMOKE)
+    ran = in_copy(project, "snakemake", "--cores", "2", *SMOKE)
     assert ran.returncode == 0, ran.stdout
     assert {file: paths[file].stat().st_mtime_ns for file in kept} == before
     pd.testing.assert_frame_equal(curves(paths[first]), before_it_went, check_exact=True)
@@ -162,7 +152,7 @@ def test_one_figure_makes_what_it_needs_and_nothing_else(project, asked):
     (project / asked.folder / f"{figure}.png").unlink()
     with hidden(project / asked.curves(asked.plan.cells_of("s_ratio")[0])):
         assert planned(project, f"{asked.folder}/{figure}.png") == {"figures": 1}
-        ran = snakemake(project, "--cores", "1", f"{asked.folder}/{figure}.png", *SMOKE)
+        ran = in_copy(project, "snakemake", "--cores", "1", f"{asked.folder}/{figure}.png", *SMOKE)
         assert ran.returncode == 0, ran.stdout
 
 
@@ -171,17 +161,17 @@ def test_reading_the_snakefile_writes_nothing_and_graphs_are_readable(project, t
     copy.mkdir()
     for part in PARTS:
         (copy / part).symlink_to(project / part)
-    told = snakemake(copy, "--rulegraph", *SMOKE).stdout
+    told = in_copy(copy, "snakemake", "--rulegraph", *SMOKE).stdout
     rules = set(re.findall(r'label = "(\w+)"', told))
     assert rules == {"all", "train", "episodes", "tables", "claims", "figures", "report"}
-    boxes = re.findall(r'label = "(.*?)"', snakemake(copy, "--dag", *SMOKE).stdout)
+    boxes = re.findall(r'label = "(.*?)"', in_copy(copy, "snakemake", "--dag", *SMOKE).stdout)
     assert sum(box.startswith(r"train\n") for box in boxes) >= 3
     assert max(len(line) for box in boxes for line in box.split(r"\n")) <= 60
     assert not (copy / "results").exists() and not (copy / "figures").exists()
 
 
 def test_snakemakes_own_report_has_every_caption(project, asked):
-    ended = snakemake(project, "--cores", "1", "--report", "own.html", *SMOKE)
+    ended = in_copy(project, "snakemake", "--cores", "1", "--report", "own.html", *SMOKE)
     assert ended.returncode == 0, ended.stdout
     page = (project / "own.html").read_text(encoding="utf-8")
     assert all(asked.labels(name)["caption"] in page for name in asked.figures)
@@ -190,7 +180,7 @@ def test_snakemakes_own_report_has_every_caption(project, asked):
 def test_an_experiment_may_have_a_dash_in_its_name(project):
     mine = "{my-own: {title: Mine, figures: none, arms: {PPO: {}}}}"
     own = (f"experiments={mine}", "select={my-own: {preys: [repel]}}")
-    assert jobs(snakemake(project, "-n", *SMOKE, *own).stdout)["figures"] == 3
+    assert jobs(in_copy(project, "snakemake", "-n", *SMOKE, *own).stdout)["figures"] == 3
 
 
 def test_the_reports_have_no_gaps(project):
@@ -221,17 +211,16 @@ def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     (tmp_path / "sitecustomize.py").write_text(
         f"import os, sys\nif {killed!r} in sys.orig_argv: os.kill(os.getpid(), 9)\n"
     )
-    deadly = environment_of(copy, tmp_path)
-    ended = commands.snakemake("--cores", "1", *SMOKE, project=copy, environment=deadly)
+    ended = in_copy(copy, "snakemake", "--cores", "1", *SMOKE, before=[tmp_path])
     assert ended.returncode != 0 and "Error in rule" in ended.stdout
     assert not made.exists()
-    drawn = hindsight(copy, "figures", figure, "--from", asked.tables, "--out", "talk")
+    drawn = in_copy(copy, "hindsight", "figures", figure, "--from", asked.tables, "--out", "talk")
     if killed == "summarise":  # its old tables may still lie there
         assert drawn.returncode == 1 and "incomplete, or were changed" in drawn.stdout
         assert not (copy / "talk").exists()
     else:
         assert drawn.returncode == 0
-    told = snakemake(copy, "-n", *SMOKE).stdout
+    told = in_copy(copy, "snakemake", "-n", *SMOKE).stdout
     assert {"summarise": "tables", "draw": "figures"}[killed] in jobs(told)
     assert "report" in jobs(told)
 
@@ -285,7 +274,9 @@ def test_tables_of_another_clones_code_are_not_shown_as_this_ones(project, sourc
     (tables,) = (name for name in asked.experiments if name == "grid_size")
     made = project / asked.tables / tables
     kept = shutil.copytree(made, project.parent / "tables")
-    ran = hindsight(project, "summarise", str(asked.plan_of(tables)), "--out", asked.tables)
+    ran = in_copy(
+        project, "hindsight", "summarise", str(asked.plan_of(tables)), "--out", asked.tables
+    )
     assert (
         ran.returncode == 0
         and (made / "summary.csv").read_text() != (kept / "summary.csv").read_text()
@@ -296,7 +287,7 @@ def test_tables_of_another_clones_code_are_not_shown_as_this_ones(project, sourc
         # And a job refuses code that changed since it was planned.
         planned_for = ("--code", "0123456789ab")
         plan = str(asked.plan_of(tables))
-        ran = hindsight(project, "summarise", plan, "--out", asked.tables, *planned_for)
+        ran = in_copy(project, "hindsight", "summarise", plan, "--out", asked.tables, *planned_for)
         assert ran.returncode == 1 and "the source code changed after this run" in ran.stdout
     finally:
         shutil.rmtree(made)
@@ -329,12 +320,12 @@ def test_a_changed_algorithm_is_noticed(project, source, asked):
     edited(source / "algorithms/ppo.py", "+ 1e-8)", "+ 1e-7)")
     its_own = [spec.name for spec in asked.plan.cells.values() if spec.algorithm.name == "ppo"]
     assert 0 < len(its_own) < len(asked.files)
-    told = snakemake(project, "--dry-run", *SMOKE).stdout
+    told = in_copy(project, "snakemake", "--dry-run", *SMOKE).stdout
     found = cells_to_train(told)
     assert sorted(file.rpartition("-")[0] for file in found) == sorted(its_own)
     assert not set(found) & set(asked.files.values())
     # What is left of the older code can be removed, and nothing else is.
-    told = hindsight(project, "clean").stdout.splitlines()
+    told = in_copy(project, "hindsight", "clean").stdout.splitlines()
     left = {line for line in told if line.startswith("results/cells/")}
     assert left == {str(asked.curves(name)) for name in its_own}
 
@@ -342,7 +333,7 @@ def test_a_changed_algorithm_is_noticed(project, source, asked):
 def test_cached_results_are_shown_without_training(project, asked):
     """With a cell gone it is left out."""
     with hidden(project / asked.curves(asked.plan.cells_of("grid_size")[-1])):
-        redone = jobs(snakemake(project, "--dry-run", *SMOKE, "results=cached").stdout)
+        redone = jobs(in_copy(project, "snakemake", "--dry-run", *SMOKE, "results=cached").stdout)
         assert "train" not in redone and redone["tables"] == 1
 
 
@@ -353,7 +344,7 @@ def test_a_damaged_cell_is_named_and_set_aside(project, asked):
     aside = curves.with_name(f"{curves.name}.damaged")
     try:
         command = ("summarise", str(asked.plan_of("grid_size")), "--out", "elsewhere")
-        result = hindsight(project, *command)
+        result = in_copy(project, "hindsight", *command)
         assert result.returncode == 1
         (line,) = [line for line in result.stdout.splitlines() if line]
         assert line.startswith("error: ") and curves.name in line and aside.name in line
@@ -365,10 +356,10 @@ def test_a_damaged_cell_is_named_and_set_aside(project, asked):
 
 def test_a_bad_configuration_stops_before_training(project):
     pair, named = "steps=10", "steps 10 is below one rollout"
-    result = snakemake(project, "--cores", "1", "--config", "preset=smoke", pair)
+    result = in_copy(project, "snakemake", "--cores", "1", "--config", "preset=smoke", pair)
     assert result.returncode != 0 and named in result.stdout
     assert "Select jobs" not in result.stdout
-    told = commands.hindsight("plan", "-c", "preset=smoke", "-c", pair, cwd=ROOT)
+    told = hindsight("plan", "-c", "preset=smoke", "-c", pair, cwd=ROOT)
     assert told.returncode == 1
     assert told.stderr.startswith("error: ") and named in told.stderr and not told.stdout
 
@@ -382,12 +373,12 @@ def test_a_failed_cell_is_named_and_the_others_are_kept(project, asked):
     first, second = own.files.values()
     obstacle = project / "results/checkpoints" / f"{first}.safetensors"
     (obstacle / "in the way").mkdir(parents=True)
-    result = hindsight(project, "replicate", "--cores", "2", "--", *config)
+    result = in_copy(project, "hindsight", "replicate", "--cores", "2", "--", *config)
     assert result.returncode != 0
     name = first.rpartition("-")[0]
     assert name in result.stdout and "cannot be read: Is a directory" in result.stdout
     assert "1 of 2 cells are missing" in result.stdout
     curves = project / "results/cells" / f"{second}.parquet"
     assert load_cell(curves).budget == own.spec(second).steps
-    assert cells_to_train(snakemake(project, "--dry-run", *config).stdout) == [first]
+    assert cells_to_train(in_copy(project, "snakemake", "--dry-run", *config).stdout) == [first]
     shutil.rmtree(obstacle)
