@@ -4,8 +4,6 @@ import copy
 import inspect
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight import DDPG, DQN, PPO, SAC, TD3
 from hindsight.io.files import FileError
 from hindsight.library.from_stable_baselines3 import INSTEAD
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import evaluate_policy as evaluated
+from tests.support.commands import hindsight
 
 sb3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.callbacks import (  # noqa: E402
@@ -237,35 +235,29 @@ def saved(tmp_path_factory) -> Path:
     return folder / "theirs.zip"
 
 
-def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hindsight", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-
 def test_commands_take_their_files(saved):
     here = saved.parent
     with pytest.raises(FileError, match="is a Stable-Baselines3 model, not one of ours; hindsight"):
         SAC.load(saved)
-    assert "add --env" in command(here, "evaluate", "theirs.zip").stderr
+    assert "add --env" in hindsight("evaluate", "theirs.zip", cwd=here).stderr
     how = ["--env", ENV, "--episodes", "20", "threshold=0.8"]
-    told = command(here, "evaluate", "theirs.zip", *how)
+    told = hindsight("evaluate", "theirs.zip", *how, cwd=here)
     model: Any = sb3.SAC.load(saved, gymnasium.make(ENV))
     expected = evaluated(model, ENV, 20, parameters={"threshold": 0.8})
     assert told.stdout.startswith(f"run 0: return {expected.return_mean:.3f} ±"), told.stderr
     assert 0 < expected.success_rate < 1, "or all policies are alike"
     # Of other files, no code is run, whatever they hold.
     shutil.copy(saved, here / "theirs.safetensors")
-    refused = command(here, "evaluate", "theirs.safetensors", "--env", ENV)
+    refused = hindsight("evaluate", "theirs.safetensors", "--env", ENV, cwd=here)
     assert refused.returncode == 1 and refused.stderr.startswith("error: theirs.safetensors")
-    assert (
-        command(here, "watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1").returncode == 0
-    )
+    watched = hindsight("watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1", cwd=here)
+    assert watched.returncode == 0
     assert (here / "a.gif").stat().st_size > 1000
 
 
 def test_their_policy_is_exported(saved):
     onnxruntime = pytest.importorskip("onnxruntime")
-    ran = command(saved.parent, "export", "theirs.zip", "theirs.onnx")
+    ran = hindsight("export", "theirs.zip", "theirs.onnx", cwd=saved.parent)
     assert ran.returncode == 0, ran.stderr
     model = sb3.SAC.load(saved, gymnasium.make(ENV), device="cpu")
     model.observation_space.seed(0)
