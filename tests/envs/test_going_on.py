@@ -3,12 +3,12 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -21,7 +21,8 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.cell import train_cell
 from tests.envs import worlds
-from tests.envs.test_goal_environments import children, pids_of
+from tests.envs.test_goal_environments import pids_of
+from tests.support.commands import program
 from tests.training.small import EAGER, cell_in, interrupted
 
 assert worlds  # registers the environments
@@ -116,10 +117,6 @@ def test_an_error_while_an_episode_is_repeated_is_no_error_of_the_training(tmp_p
 def test_a_saved_training_goes_on_in_a_wider_longer_or_shorter_task(
     tmp_path, capsys, kind, env, new
 ):
-    if env == "Wide-v0":
-        import gymnasium
-
-        gymnasium.register(env, worlds.Level, max_episode_steps=12, kwargs={"width": 1.0})
     settings: Any = SMALL | {"evaluate_every": 10**6}
     if kind is PPO:
         settings = {"her": "final", "seeds": 1, "hidden": (8,), "n_steps": 30, "workers": 0}
@@ -137,10 +134,7 @@ def test_a_saved_training_goes_on_in_a_wider_longer_or_shorter_task(
 
 def test_a_training_that_cannot_go_on_elsewhere_says_so(tmp_path):
     file = small("Level-v0").learn(60).save(tmp_path / "a.pt", training=True)
-    other: Any = lambda: worlds.Level(goal_size=1)  # noqa: E731
-    import gymnasium
-
-    other_env = gymnasium.wrappers.TimeLimit(other(), 12)
+    other_env = gymnasium.wrappers.TimeLimit(worlds.Level(goal_size=1), 12)
     with pytest.raises(SpecError, match=r"differs too much from Level-v0 \(its goals have 2 numb"):
         TD3.load(file, env=other_env, workers=0).learn(30)
     plain = small("Level-v0").learn(60).save(tmp_path / "b.pt")
@@ -191,25 +185,24 @@ from tests.envs import worlds
 from hindsight import TD3
 model = TD3("Corridor-v0", her="future", seeds=2, hidden=(8,), log_interval=30, learning_starts=20,
             batch_size=16, evaluation_episodes=2, workers=2, evaluate_every=10**6).learn(60)
-child = os.fork()
-if child == 0:
-    if "learns" in sys.argv:
-        model.learn(30)
-        assert model.num_timesteps == 90
-    sys.exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-model.learn(60)
-assert model._runs.env.pool.goes_on
-print(model.num_timesteps, model._runs.buffer.position)
+for does in ("ends", "learns"):
+    child = os.fork()
+    if child == 0:
+        if does == "learns":
+            steps = model.num_timesteps
+            model.learn(30)
+            assert model.num_timesteps == steps + 30
+        sys.exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    model.learn(60)
+    assert model._runs.env.pool.goes_on
+    print(model.num_timesteps, model._runs.buffer.position)
 """
 
 
-@pytest.mark.parametrize("does", ["ends", "learns"])
-def test_a_fork_that_ends_ends_nothing_of_its_parent(does):
-    found = subprocess.run(
-        [sys.executable, "-c", FORKS, does], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
-    assert found.stdout == "120 120\n", found.stderr
+def test_a_fork_that_ends_ends_nothing_of_its_parent():
+    found = program(sys.executable, "-c", FORKS, cwd=ROOT, timeout=300)
+    assert found.stdout == "120 120\n180 180\n", found.stderr
     assert "Error" not in found.stderr
 
 
@@ -350,4 +343,3 @@ def test_an_absurd_step_limit_is_refused_and_a_long_one_takes_little_memory(monk
     assert env.elapsed.item() == 8
     short.load_state_dict(env.state_dict())
     assert short.elapsed.item() == 0 and short.begin_lost().tolist() == [[True]]
-    assert children(os.getpid()) is not None

@@ -139,6 +139,7 @@ class Careless(Corridor):
 gym.register("Level-v0", Level, max_episode_steps=12)
 gym.register("LongLevel-v0", Level, max_episode_steps=20)
 gym.register("ShortLevel-v0", Level, max_episode_steps=4)
+gym.register("Wide-v0", Level, max_episode_steps=12, kwargs={"width": 1.0})
 gym.register("Leftover-v0", Leftover, max_episode_steps=12)
 gym.register("Simulator-v0", Simulator, max_episode_steps=12)
 gym.register("Careless-v0", Careless, max_episode_steps=12)
