@@ -32,9 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
-ROOT = Path(__file__).parents[1]
-
-
 def forget(module: ModuleType) -> None:
     """Clear a module's caches, for tests that edit sources."""
     for cached in vars(module).values():

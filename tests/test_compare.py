@@ -16,8 +16,8 @@ from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.plan import Plan
 from tests.analysis.synthetic import constant, summarise, write_cell
 from tests.support import configuration
+from tests.support.configuration import ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "compare.md"
 
 

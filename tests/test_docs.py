@@ -22,9 +22,9 @@ from matplotlib.figure import Figure
 
 from hindsight.cli import app
 from tests.support.commands import program
+from tests.support.configuration import ROOT
 from tests.support.wants import wants
 
-ROOT = Path(__file__).parents[1]
 FINDINGS = ROOT / "findings/README.md"
 PAGES = sorted(
     [*ROOT.glob("*.md"), FINDINGS, *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb")]

@@ -3,15 +3,13 @@
 import sys
 import zipfile
 from email.parser import Parser
-from pathlib import Path
 
 import pytest
 import yaml
 
 import hindsight
 from tests.support.commands import program
-
-ROOT = Path(__file__).parents[1]
+from tests.support.configuration import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import program
+from tests.support.configuration import ROOT
 
-ROOT = Path(__file__).parents[1]
 HINDSIGHT = str(Path(sys.executable).parent / "hindsight")
 TRAIN = ("train", "hidden=8", "--seeds", "1", "--steps", "2048")
 

@@ -2,15 +2,14 @@
 
 import json
 import re
-from pathlib import Path
 
 import jsonschema
 import pytest
 
 from hindsight.specs.config import Config, Size
 from tests.support import configuration
+from tests.support.configuration import ROOT
 
-ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "config.yaml").read_text(encoding="utf-8")
 (NAMED,) = re.findall(r"\A# yaml-language-server: \$schema=(\S+)\n", TEXT)
 SCHEMA = json.loads((ROOT / NAMED).read_text(encoding="utf-8"))

@@ -1,7 +1,6 @@
 """The published results, their verdicts and the page of findings, for tests that recompute them."""
 
 from functools import cache, partial
-from pathlib import Path
 
 import pytest
 
@@ -9,8 +8,7 @@ from hindsight.claims import evaluate
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from tests.analysis.published import Cells
-
-ROOT = Path(__file__).parents[2]
+from tests.support.configuration import ROOT
 
 
 @pytest.fixture(scope="session")

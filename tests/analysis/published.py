@@ -19,8 +19,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from hindsight.specs.plan import Plan
+from tests.support.configuration import ROOT
 
-ROOT = Path(__file__).parents[2]
 EPSILON = 1e-6
 FIDELITIES = ("released", "described")
 PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")

@@ -3,7 +3,6 @@
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,7 @@ from hindsight.claims.measures import MEASURES, WORDS
 from hindsight.claims.rules import RULES
 from hindsight.specs.config import AUTHORS
 from tests.analysis.published import EPSILON, Cells, maximum, savings, time_to_learn
-
-ROOT = Path(__file__).parents[2]
+from tests.support.configuration import ROOT
 
 
 @pytest.fixture(params=["released", "described"])

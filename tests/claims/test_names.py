@@ -10,10 +10,10 @@ from hindsight.figures.tables import look_of
 from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from tests.analysis.synthetic import CONDITIONS, levels_of, second_paper, summarise, summarised
+from tests.support.configuration import ROOT
 
 FIRST = ("algorithms", "learning_rate", "agent_size")
 SECOND = ("s_ratio", "targeted", "stop_her")
-ROOT = Path(__file__).parents[2]
 
 
 def judged(tables: Path) -> list[dict[str, Any]]:

@@ -26,7 +26,6 @@ from tests.envs import corridor  # registers Corridor-v0
 from tests.training.small import cell_in, through_a_file
 
 assert "Corridor-v0" in gym.registry, corridor
-ROOT = Path(__file__).parents[2]
 WORLDS: dict[str, dict[str, Any]] = {
     "goes on": {"id": "Corridor-v0"},
     "terminates": {"id": "Corridor-v0", "kwargs": {"terminates": True}},

@@ -23,10 +23,10 @@ from hindsight.training.cell import train_cell
 from tests.envs import worlds
 from tests.envs.test_goal_environments import pids_of
 from tests.support.commands import program
+from tests.support.configuration import ROOT
 from tests.training.small import EAGER, cell_in, interrupted
 
 assert worlds  # registers the environments
-ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
     "her": "future", "seeds": 1, "hidden": (8,), "log_interval": 30, "learning_starts": 20,
     "batch_size": 16, "buffer_size": 2000, "evaluation_episodes": 2, "workers": 0,

@@ -24,7 +24,6 @@ from tests.faults.trainer import cut, flip
 from tests.support.configuration import environment_of
 from tests.support.curves import curves
 
-ROOT = Path(__file__).parents[2]
 SELECT = {"forced_entropy": {"preys": ["static"], "spawns": ["random"]}}
 CONFIG = ("--config", "preset=smoke", "steps=4096", f"select={json.dumps(SELECT)}")
 

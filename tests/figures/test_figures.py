@@ -37,7 +37,6 @@ from hindsight.specs.errors import SpecError
 from tests.analysis import synthetic
 
 PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
-ROOT = Path(__file__).parents[2]
 
 
 @cache

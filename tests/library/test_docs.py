@@ -2,15 +2,14 @@
 
 import re
 import time
-from pathlib import Path
 
 import gymnasium as gym
 import pytest
 
 from hindsight import SAC
 from hindsight.nn.numba_cache import seconds_compiling
+from tests.support.configuration import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = "docs/your-environment.md"
 
 

@@ -19,9 +19,8 @@ from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
 from hindsight.training.curves import write_curves
 from tests.support.commands import in_copy, program
+from tests.support.configuration import ROOT
 from tests.training import small
-
-ROOT = Path(__file__).parents[2]
 
 
 @given(st.lists(st.integers(1, 20), max_size=30), st.integers(1, 6), st.integers(0, 5))

@@ -29,8 +29,7 @@ from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import read_policy
 from tests.support import configuration
 from tests.support.commands import program
-
-ROOT = Path(__file__).parents[2]
+from tests.support.configuration import ROOT
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ from hindsight.training.evaluate import evaluate_policy
 from hindsight.training.policies import acting_places, n_parameters, policy_of
 from hindsight.training.policy_files import read_policy
 from tests.support.commands import hindsight
+from tests.support.configuration import ROOT
 
-ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / PUBLISHED / "policies").rglob("*.safetensors"))
 #: Third-party environments that are in no experiment, and the package of each.
 OTHERS = {"PandaReach-v3": "panda_gym"}

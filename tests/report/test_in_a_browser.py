@@ -10,9 +10,9 @@ import pytest
 from hindsight.claims.data import CLAIMS
 from tests.report.conftest import policy
 from tests.support.browser import probed
+from tests.support.configuration import ROOT
 from tests.support.wants import wants
 
-ROOT = Path(__file__).parents[2]
 AXE_VERSION = "4.14.1"
 OPEN = 'for (const d of document.querySelectorAll("details")) d.open = true;'
 

@@ -16,10 +16,9 @@ from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 from hindsight.training.cell import train_cell
-from tests.support.configuration import copy_project, environment_of
+from tests.support.configuration import ROOT, copy_project, environment_of
 from tests.support.curves import curves
 
-ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PROFILE = ("--workflow-profile", "workflow/profiles/slurm")
 #: The profile as it is, but for waiting: this queue is quick, and this file system no network's.

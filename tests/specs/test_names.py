@@ -12,7 +12,6 @@ from hindsight.specs.config import Config
 from hindsight.specs.errors import SpecError, validated
 from tests.support import configuration
 
-ROOT = Path(__file__).parents[2]
 HOSTILE = (
     "../../../tmp/elsewhere",
     "",

@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,8 +13,8 @@ from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.plan import Plan, left_out, papers_grids
 from tests.support import configuration
 from tests.support.commands import program
+from tests.support.configuration import ROOT
 
-ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config.yaml"
 
 

@@ -7,9 +7,7 @@ import pytest
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.errors import SpecError
 from hindsight.specs.reading import read_keys, values_of
-
-ROOT = Path(__file__).parents[2]
-
+from tests.support.configuration import ROOT
 
 TWO_WAYS = "is ambiguous: write true, false or a decimal"
 

@@ -1,13 +1,10 @@
 """What Snakemake prints where it cannot plan: the reason, without a traceback of this package."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.commands import in_copy
-from tests.support.configuration import PARTS
+from tests.support.configuration import PARTS, ROOT
 
-ROOT = Path(__file__).parents[2]
 MINE = """
 experiments:
   mine:

@@ -18,10 +18,9 @@ from hindsight.specs.config import load
 from hindsight.training.cell import train_cell
 from tests.analysis.test_cells import rewrite
 from tests.support.commands import hindsight, in_copy
-from tests.support.configuration import PARTS, copy_project
+from tests.support.configuration import PARTS, ROOT, copy_project
 from tests.support.curves import curves
 
-ROOT = Path(__file__).parents[2]
 SMOKE = ("--config", "preset=smoke")
 
 

@@ -2,12 +2,10 @@
 
 import re
 from html import unescape
-from pathlib import Path
 
 from hindsight.figures.draw import figure_of
 from hindsight.specs.config import PUBLISHED
-
-ROOT = Path(__file__).parents[2]
+from tests.support.configuration import ROOT
 
 
 def test_the_scoreboard_in_the_repository_is_that_of_the_published_results(published_project):
