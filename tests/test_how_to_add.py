@@ -156,7 +156,6 @@ def name_strategy(package: Path) -> None:
     ("half", "module", "words"),
     [
         (name_prey, "envs.prey", "the prey 'to_and_fro' has a name but no function"),
-        (write_prey, "envs.prey", "the prey 'to_and_fro' has a function but no name"),
         (name_strategy, "relabel.goals", "the goal strategy 'soon' has a name but no function"),
     ],
 )

@@ -41,7 +41,7 @@ class Stubborn(Corridor):
                 time.sleep(0.1)
         if self.trains and self.steps == 2 and Path("exit").exists():
             sys.exit("I have had enough")
-        if self.steps == 2 and Path("_exit" if self.trains else "_exit-in-trial").exists():
+        if self.trains and self.steps == 2 and Path("_exit").exists():
             os._exit(0)
         return super().step(action)
 

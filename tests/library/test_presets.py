@@ -4,13 +4,11 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-import typer
 
 from hindsight import PPO, SAC
-from hindsight.cli import app
 from hindsight.library.presets import presets
-from hindsight.library.train import spec_of
 from tests.envs.corridor import Corridor
+from tests.test_cli import spec_from
 
 SMALL: dict[str, Any] = {"seeds": 1, "workers": 0}
 
@@ -72,9 +70,7 @@ def test_a_preset_is_the_same_for_model_and_command(name):
         for key, value in keys.items():
             found = set_["strategy" if key == "her" else key]
             assert (list(found) if isinstance(found, tuple) else found) == value, key
-        words = ["--algorithm", algorithm, "--preset", name, "--env", "PointReach-v0"]
-        train = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
-        typed = spec_of(train.make_context("train", words).params, ["algorithm", "preset", "env"])
+        typed = spec_from("--algorithm", algorithm, "--preset", name, "--env", "PointReach-v0")
         assert (typed.algorithm, typed.hindsight or typed.replay) == parts
 
 
@@ -86,8 +82,7 @@ def test_settings_override_a_preset():
 
 
 def test_our_own_environments_move_as_the_fidelity_says():
-    train = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
-    typed = spec_of(train.make_context("train", ["prey=repel"]).params, []).environment
+    typed = spec_from("prey=repel").environment
     by_id = PPO("PredatorPrey-v0", prey="repel", seeds=1).spec.environment
     assert by_id == typed and by_id.fidelity == "described"
     released = PPO("PredatorPrey-v0", prey="repel", fidelity="released", seeds=1).spec.environment

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from hindsight.nn.numba_cache import ENABLED
+from hindsight.nn.numba_cache import ENABLED, folder
 from tests.support.commands import hindsight
 from tests.support.curves import the_curves
 
@@ -46,6 +46,11 @@ print(numbers.tobytes().hex(), float(clock.cpu[0]), took)
 
 
 MAIN = "from hindsight.cli import main; main()"
+
+
+def folder_in(caches: Path) -> Path:
+    """Where this machine's code is kept in a folder of caches."""
+    return caches / "hindsight" / "numba" / Path(str(folder())).name
 
 
 def started(
@@ -88,9 +93,9 @@ print(moves[0].tobytes().hex(), seconds_compiling()[0], time.perf_counter() - be
 """
     numbers, waited, took = started(tmp_path, program).communicate()[0].split()
     assert 0 < float(waited) <= float(took)
-    (folder,) = (tmp_path / "hindsight/numba").iterdir()
-    assert folder.stat().st_mode & 0o777 == 0o700
-    files = sorted(folder.glob("*.nb*"))
+    (place,) = (tmp_path / "hindsight/numba").iterdir()
+    assert place.stat().st_mode & 0o777 == 0o700
+    files = sorted(place.glob("*.nb*"))
 
     def said() -> str:
         again = started(tmp_path, program)
@@ -103,11 +108,11 @@ print(moves[0].tobytes().hex(), seconds_compiling()[0], time.perf_counter() - be
         data = bytearray(files[0].read_bytes())
         data[rng.integers(len(data))] ^= 1 << rng.integers(8)
         if damage == "no record":
-            for path in folder.glob("*.sha256"):
+            for path in place.glob("*.sha256"):
                 path.unlink()
         else:
             files[0].write_bytes(data if damage == "a bit" else b"")
-        assert said() == f"{folder}: a file is damaged or incomplete, and is compiled anew\n"
+        assert said() == f"{place}: a file is damaged or incomplete, and is compiled anew\n"
     made = {path: path.stat().st_mtime_ns for path in files}
     assert said() == "" and made == {path: path.stat().st_mtime_ns for path in files}
 
@@ -129,10 +134,10 @@ def test_a_cell_trains_to_the_same_numbers_without_numba_and_says_so(tmp_path: P
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
 def test_waiting_for_another_process_to_compile_can_be_stopped(tmp_path: Path) -> None:
-    program = "from hindsight.nn.numba_cache import folder; print(folder())"
-    place = started(tmp_path, program).communicate()[0].strip()
+    place = folder_in(tmp_path)
+    place.mkdir(parents=True)
     arguments = ["train", "--steps", "4096", "--seeds", "1", "--out", str(tmp_path / "results")]
-    with FileLock(Path(place) / "ppo_compiled.lock"):
+    with FileLock(place / "ppo_compiled.lock"):
         waiting = started(tmp_path, MAIN, *arguments)
         while not list((tmp_path / "results").rglob("*.lock")) and waiting.poll() is None:
             time.sleep(0.1)
@@ -160,8 +165,8 @@ def test_without_a_cache_each_process_compiles_and_says_so(tmp_path: Path, why: 
     if why == "another user's":
         if os.getuid():
             pytest.skip("only root can give a folder away")
-        first = started(tmp_path, "from hindsight.nn.numba_cache import folder; print(folder())")
-        os.chown(first.communicate()[0].strip(), 1234, 1234)
+        folder_in(tmp_path).mkdir(parents=True)
+        os.chown(folder_in(tmp_path), 1234, 1234)
     caches = tmp_path
     if why == "a file in its place":
         (caches := tmp_path / "file").touch()
