@@ -13,13 +13,14 @@ from hindsight.figures.draw import draw
 from hindsight.figures.specs import names_for
 from hindsight.report.build import build
 from tests.analysis.synthetic import second_paper, summarise, write_experiment
+from tests.conftest import made_once
+from tests.support.configuration import ROOT
 
 DEVIATIONS = """# Deviations
 
 1. **First.** See [the line](../src/hindsight/nn/adam.py#L3) and <https://example.org/paper>.
 2. Second <script>alert(1)</script> ![a picture](https://example.org/x.png).
 """
-REPOSITORY = Path(__file__).parents[2]
 TABLES, FIGURES = Path("results/tables/laptop"), Path("figures/laptop")
 #: What the first screen is made of, and where it links to.
 SHIPPED = ("README.md", "CITATION.cff", "docs/findings.md", "docs/speed.md",
@@ -88,10 +89,13 @@ class Project:
 @pytest.fixture(scope="session")
 def project(tmp_path_factory):
     """Four experiments, two of each paper; one planned cell was never trained."""
-    root = tmp_path_factory.mktemp("project")
-    conditions = [("random", "static"), ("apart", "repel")]
-    lost = Path("results/cells/algorithms-apart-repel/ppo-her-described.parquet")
-    project = Project(root, str(lost))
+    root, lost = made_once(tmp_path_factory, "reported", _report)
+    return Project(root, lost)
+
+
+def _report(root: Path) -> str:
+    project, conditions = Project(root), [("random", "static"), ("apart", "repel")]
+    lost = "results/cells/algorithms-apart-repel/ppo-her-described.parquet"
     for name in ("algorithms", "learning_rate"):
         plan = write_experiment(root, name, conditions=conditions, seeds=5, iterations=10)
         (root / lost).unlink(missing_ok=True)
@@ -103,7 +107,7 @@ def project(tmp_path_factory):
         project.draw(*drawn)
     for name in SHIPPED:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(REPOSITORY / name, root / name)
+        shutil.copy(ROOT / name, root / name)
     (root / "docs/deviations.md").write_text(DEVIATIONS)
     project.build()
-    return project
+    return lost

@@ -23,7 +23,8 @@ from hindsight.report import present
 from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
 from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
-from tests.report.conftest import FIGURES, REPOSITORY, TABLES, Project, drawn
+from tests.report.conftest import FIGURES, TABLES, Project, drawn
+from tests.support.configuration import ROOT
 from tests.test_docs import links, places
 
 
@@ -257,7 +258,7 @@ def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch
 
 
 def test_the_scoreboard_is_short():
-    text = (REPOSITORY / "REPLICATION.md").read_text(encoding="utf-8")
+    text = (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 3500
 
 
