@@ -224,16 +224,22 @@ def last_by(runs: dict[int, Run], step: int) -> list[float]:
     ]
 
 
+def savings_of_runs(runs: Runs, end: str = "") -> dict[str, list[tuple[float, float, float]]]:
+    """What `savings` says of each run that switched, by condition; end: of the arms' names."""
+    return {
+        condition: [
+            savings(run, runs["PPO-HER" + end, level, condition][seed])
+            for seed, run in stopped.items()
+            if run.about["switch_step"] is not None
+        ]
+        for (arm, level, condition), stopped in runs.items()
+        if arm == "PPO-HER-2-PPO" + end
+    }
+
+
 def saved_by_switching(runs: Runs, end: str = "") -> pd.DataFrame:
-    """What `savings` says, by condition; end: of the arms' names."""
-    found = {}
-    for (arm, level, condition), stopped in runs.items():
-        if arm == "PPO-HER-2-PPO" + end:
-            always = runs["PPO-HER" + end, level, condition]
-            pairs = [(run, always[seed]) for seed, run in stopped.items()]
-            found[condition] = np.mean(
-                [savings(*pair) for pair in pairs if pair[0].about["switch_step"] is not None], 0
-            )
+    """Its means by condition."""
+    found = {condition: np.mean(own, 0) for condition, own in savings_of_runs(runs, end).items()}
     return pd.DataFrame(found, ["whole", "updates", "time"]).T
 
 
