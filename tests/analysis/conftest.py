@@ -1,25 +1,17 @@
 """The published results, their verdicts and the page of findings, for tests that recompute them."""
 
+import json
+import math
 from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hindsight.claims import evaluate
-from hindsight.specs.config import load
-from hindsight.specs.plan import Plan
+from hindsight.claims import Chosen, Verdict
+from hindsight.claims.evidence import Measured
 from tests.analysis.published import Cells
 from tests.support.configuration import ROOT
-
-
-@pytest.fixture(scope="session")
-def plan():
-    return Plan.of(load(ROOT / "config.yaml", {"results": "published"}))
-
-
-@pytest.fixture(scope="session")
-def cells(plan):
-    """The published cells of an experiment."""
-    return cache(partial(Cells, plan))
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +21,28 @@ def tables(published_project):
 
 
 @pytest.fixture(scope="session")
+def cells(tables):
+    """The published cells of an experiment."""
+    return cache(partial(Cells, tables))
+
+
+@pytest.fixture(scope="session")
 def verdicts(tables):
     """By claim and fidelity, and network if it is not the preset's."""
-    return {(v.claim, v.fidelity, *filter(None, [v.network])): v for v in evaluate(tables)}
+    found = read_verdicts(tables / "claims.json")
+    return {(v.claim, v.fidelity, *filter(None, [v.network])): v for v in found}
+
+
+def read_verdicts(path: Path) -> list[Verdict]:
+    """What the pipeline has judged; judging takes half a minute."""
+
+    def made(values: dict[str, Any]) -> Any:
+        own = {key: math.nan if x is None else x for key, x in values.items() if key != "sentence"}
+        kinds = {"value": Measured, "answer": Chosen, "verdict": Verdict}
+        return next((kind(**own) for key, kind in kinds.items() if key in own), own)
+
+    found: list[Verdict] = json.loads(path.read_text("utf-8"), object_hook=made)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from hindsight.specs.plan import Plan
 from tests.support.configuration import ROOT
 
 EPSILON = 1e-6
@@ -114,10 +113,11 @@ def time_to_learn(curve: pd.DataFrame) -> float:
 class Cells:
     """The runs of every cell of an experiment that there is, and their budgets, by place."""
 
-    def __init__(self, plan: Plan, experiment: str) -> None:
+    def __init__(self, tables: Path, experiment: str) -> None:
         self.runs: dict[tuple[str, ...], dict[int, Run]] = {}
         self.budgets: dict[tuple[str, ...], int] = {}
-        for entry in plan.document(experiment)["entries"]:
+        plan = json.loads((tables / experiment / "plan.json").read_text(encoding="utf-8"))
+        for entry in plan["entries"]:
             level = " ".join(map(str, entry["level"].values()))
             place = entry["fidelity"], entry["arm"], level, entry["condition"]
             if (ROOT / entry["cell"]).exists():
