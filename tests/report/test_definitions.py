@@ -54,6 +54,13 @@ SENTENCES = {
 VALUES, NAMED = {"arm", "rivals", "words"}, {"choices", "claims", "figures", "networks", "of_any"}
 
 
+def apart(value: Any) -> Any:
+    """A file's values, of which two are one object where one is the other's alias."""
+    if isinstance(value, dict):
+        return {key: apart(own) for key, own in value.items()}
+    return [*map(apart, value)] if isinstance(value, list) else value
+
+
 def places(value: Any, *at: Any) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
     """Every mapping and list of a file with each of its keys, and what leads there."""
     keys = value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
@@ -62,8 +69,8 @@ def places(value: Any, *at: Any) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
         yield from places(value[key], *at, key)
 
 
-def mistaken(values: Any) -> Iterator[str]:
-    """A word or number that is wrong where it now stands: once for each depth and name of a key."""
+def mistaken(values: Any) -> Iterator[list[str]]:
+    """What is wrong where it now stands, and where: once for each depth and name of a key."""
     seen = set()
     for parent, key, at in places(values):
         name = [part for part in at if isinstance(part, str)][-1]
@@ -71,30 +78,34 @@ def mistaken(values: Any) -> Iterator[str]:
         if (place := (at[0], len(at), name, kind)) in seen or NAMED & {*at[-2:-1]}:
             continue
         seen.add(place)
-        old = parent[key]
+        old, where = (
+            parent[key],
+            [part for part in at[:2] if isinstance(part, str) and part != "words"],
+        )
         unread = (name, kind) == ("x", "intervals")  # merged from a figure of another kind
         counts = not unread and not VALUES & {*at[:-1]}
         if counts and name not in SENTENCES:
             parent[key] = "nonsense"
-            yield "nonsense"
+            yield ["nonsense", *where]
         if counts and not isinstance(old, int | float):
             parent[key] = 7
-            yield "7"
+            yield ["7", *where]
         parent[key] = old
         if key == name:
             parent[f"{key}x"] = parent.pop(key)
-            yield f"{key}x"
+            yield [f"{key}x", *where]
             parent[key] = parent.pop(f"{key}x")
 
 
 @pytest.mark.parametrize("path", [FIGURES, PPO_HER, MEHER], ids=lambda path: path.stem)
 def test_every_other_key_or_word_and_every_value_of_another_kind_is_refused(path):
-    values = values_of(path.read_text(encoding="utf-8"), str(path))
-    for word in mistaken(values):
+    values = apart(values_of(path.read_text(encoding="utf-8"), str(path)))
+    for words in mistaken(values):
         with pytest.raises(SpecError) as refused:
             fit(path, values)
         message = str(refused.value)
-        assert message.startswith(f"{path}: ") and word in message and "\n" not in message
+        assert message.startswith(f"{path}: ") and "\n" not in message
+        assert all(word in message for word in words), (words, message)
 
 
 FIG3 = "  ppo_her_fig3:\n    experiment: algorithms\n    kind: curves\n"
