@@ -174,6 +174,12 @@ def test_policies_have_short_names(trained, tmp_path, monkeypatch):
     assert policy_called(policy) == policy
     monkeypatch.chdir(tmp_path)
     assert policy_called(Path("last")).name == policy.name == policy_called(Path(short[:5])).name
+    for name in (
+        other.relative_to(tmp_path),
+        Path(other.stem.split("-")[-2]),
+    ):  # a copy under another's name
+        with pytest.raises(FileError, match="holds another policy than its name says"):
+            policy_called(name)
     with pytest.raises(SpecError, match=f"{short[:3]}: 2 policies begin with it in results/pol"):
         policy_called(Path(short[:3]))
     with pytest.raises(SpecError, match="x: there is no such policy in results/policies; `last`"):

@@ -326,6 +326,77 @@ def test_what_all_goals_share_is_kept_as_the_rest():
     assert float(env.step(action).rest) == pytest.approx(-0.75)
 
 
+class OwnGoal(Hovering):
+    """Rewards are for its own goal, whatever goal they are asked for."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return super().compute_reward(achieved, self.goal_now(), info)
+
+
+class Blind(Hovering):
+    """Every goal is as good as any other."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return 0 * super().compute_reward(achieved, desired, info)
+
+
+class Scaled(Hovering):
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, 0.1 * reward, *rest
+
+
+class Bonus(Hovering):
+    """Pays more for success than compute_reward says."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, reward + 5 * (reward == 0), *rest
+
+
+class Metres(Hovering):
+    """Positions on a map whose origin is far away."""
+
+    def __init__(self, origin: float = 0.0) -> None:
+        super().__init__()
+        self.origin = origin
+        far = Box(-1e7, 1e7, (2,), np.float64)
+        parts = {"achieved_goal": far, "desired_goal": far}
+        self.observation_space = Dict({**self.observation_space.spaces, **parts})
+
+    def obs(self) -> dict[str, Any]:
+        goals = {"achieved_goal": self.place, "desired_goal": self.goal_now().astype(float)}
+        seen = {"observation": self.place.astype(np.float32)}
+        return seen | {key: place + self.origin for key, place in goals.items()}
+
+
+for kind in (OwnGoal, Blind, Scaled, Bonus, Metres):
+    gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
+
+
+def test_a_reward_for_the_environment_s_own_goal_is_refused():
+    with pytest.raises(SpecError, match="did not depend on its argument desired_goal, but on the"):
+        hovering("OwnGoal-v0")
+    said = "compute_reward returned the same for every desired goal"
+    assert any(said in note for note in hovering("Blind-v0").facts.notes)
+    assert not any(said in note for note in hovering().facts.notes)
+
+
+def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
+    with pytest.raises(SpecError, match=r"its steps pay 0\.1 times what compute_reward returns"):
+        hovering("Scaled-v0")
+    said = "a step's reward was 5, but compute_reward returns 0; the part that goals do not"
+    assert any(said in note.replace("-0", "0") for note in hovering("Bonus-v0").facts.notes)
+    with pytest.raises(SpecError, match="with rest=refuse they must agree"):
+        validated(GymnasiumSpec, {"id": "Bonus-v0", "rest": "refuse"})
+
+
+def test_goals_that_float32_would_round_away_are_refused():
+    assert hovering("Metres-v0", origin=1000.0).facts.goal.dtype == np.float64
+    with pytest.raises(SpecError, match=r"float32, in which they are stored, rounds them by up to"):
+        hovering("Metres-v0", origin=5.4e6)
+
+
 # -- success at any step ---------------------------------------------------------------------------
 
 
@@ -361,6 +432,16 @@ gym.register("Passing-v0", Passing, max_episode_steps=10)
 
 def towards(obs: Any) -> Any:
     return np.clip(10 * (obs["desired_goal"] - obs["achieved_goal"]), -1, 1).astype(np.float32)
+
+
+def test_a_goal_that_moves_on_in_the_step_of_its_success_is_noticed():
+    class Sudden(Moving):
+        def step(self, action: Any) -> Any:
+            _, reward, *ends, info = super().step(action)
+            return self.obs(), reward, *ends, info
+
+    model = SAC(Sudden, max_episode_steps=20, seeds=1, workers=0)
+    assert any("went on after its success with another goal" in note for note in model.notes)
 
 
 def test_success_of_any_step_counts_where_goals_move_on():

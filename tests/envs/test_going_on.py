@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,14 @@ def test_an_environment_of_which_only_one_can_exist_trains_one_run(port, capsys)
     with pytest.raises(EnvironmentFailure, match="set seeds and n_envs to 1") as caught:
         small("Simulator-v0", env_kwargs={"port": port}, seeds=2, workers=2).learn(60)
     assert "Traceback" not in str(caught.value)
+
+
+def test_the_user_s_own_instance_may_be_the_only_one(port):
+    with (
+        closing(gymnasium.make("Simulator-v0", port=port)) as mine,
+        pytest.raises(EnvironmentFailure, match="if there can only be one instance, close yours"),
+    ):
+        small(mine)
 
 
 # --- methods --------------------------------------------------------------------------------------

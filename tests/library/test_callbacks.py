@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hindsight import DQN, PPO
-from hindsight.io.checkpoints import load
+from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about
 from hindsight.library.callbacks import KeepBest, KeepOnTheWay
 from hindsight.specs.cell import CellSpec
@@ -85,6 +85,14 @@ def test_the_best_do_not_depend_on_what_was_there_before(tmp_path):
         other = kept(SPEC, tmp_path / name)
         torch.testing.assert_close(other.pop("rows"), rows, rtol=0, atol=atol)
         assert other == found
+
+
+def test_the_best_of_a_training_with_other_packages_are_forgotten(tmp_path):
+    best = best_of(SPEC, tmp_path)
+    saved = kept(SPEC, tmp_path)
+    assert KeepBest(best, SPEC).runs.keys() == set(saved["seeds"])
+    save(best, saved | {"versions": saved["versions"] | {"torch": "2.0.0"}})
+    assert not KeepBest(best, SPEC).runs
 
 
 def test_intermediate_policies_are_those_of_their_step(tmp_path):

@@ -213,6 +213,9 @@ def test_the_replay_buffer_is_saved_and_loaded_with_the_training(tmp_path):
     assert torch.equal(
         model.learn(60).parameters(which="last"), again.learn(60).parameters(which="last")
     )
+    model.save(tmp_path / "policy")
+    with pytest.raises(FileError, match="has no replay buffer; write it with save_replay_buffer"):
+        again.load_replay_buffer(tmp_path / "policy")
     with pytest.raises(FileError, match="is of a model with other settings or seeds"):
         sac(tau=0.5).load_replay_buffer(tmp_path / "buffer")
 

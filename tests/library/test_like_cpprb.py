@@ -1,5 +1,6 @@
 """Our buffer with cpprb's interface: against plain lists, and against cpprb's own."""
 
+import itertools
 from unittest.mock import Mock
 
 import numpy as np
@@ -249,6 +250,41 @@ def test_functions_that_fail_leave_the_episode_open(results, message):
     buffer.on_episode_end(OWN)
     number, goal = decode(buffer.get_all_transitions())
     assert number[-20:].tolist() == [0, 1, 2, 3] * 5 and (goal[-16:] >= 0).all()
+
+
+@pytest.mark.parametrize("relabel_at", ["episode_end", "sampling"])
+def test_a_function_that_changes_its_arguments_changes_no_sample(relabel_at):
+    def goals(states):
+        states *= -1
+        return states[:, 1:]
+
+    def rewards(next_state, action, goal):
+        found = reward_func(next_state, action, goal)
+        for given in (next_state, action, goal):
+            given[:] = 99
+        return found
+
+    batches = []
+    for functions in ({}, {"goal_func": goals, "reward_func": rewards}):
+        buffer = buffer_of(relabel_at=relabel_at, **functions)
+        fill(buffer, [4, 3, 5])
+        batches.append(buffer.sample(64))
+    for name, values in batches[0].items():
+        np.testing.assert_array_equal(batches[1][name], values)
+
+
+def test_goals_of_a_function_are_as_exact_as_the_states():
+    far = 1e8 + np.arange(4.0)
+    shapes = {"obs": {"shape": 1, "dtype": float}, "act": {"shape": 1},
+              "next_obs": {"shape": 1, "dtype": float}}  # fmt: skip
+    buffer = HindsightReplayBuffer(
+        40, shapes, 10, lambda state, action, goal: (state == goal)[:, 0] - 1.0,
+        goal_func=lambda states: states, goal_shape=1, prioritized=False, seed=0,
+    )  # fmt: skip
+    for before, after in itertools.pairwise(far):
+        buffer.add(obs=before, act=0, next_obs=after)
+    buffer.on_episode_end(far[2])
+    assert set(buffer.get_all_transitions()["goal"].ravel()) == {*far[1:]}
 
 
 def test_invalid_steps_and_goals():

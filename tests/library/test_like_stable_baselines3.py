@@ -518,6 +518,7 @@ def test_it_needs_no_stable_baselines3(monkeypatch):
     [
         ({"n_sampled_goal": -1}, "n_sampled_goal: -1 is not allowed; it must be a whole num"),
         ({"goal_selection_strategy": "best"}, "goal_selection_strategy: 'best' is not allowed"),
+        ({"goal_selection_strategy": None}, "goal_selection_strategy: None is not allowed"),
         ({"optimize_memory_usage": True}, "optimize_memory_usage: True is not allowed"),
         (
             {"env": gymnasium.make_vec("PointReach-v0", 2)},

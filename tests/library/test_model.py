@@ -234,6 +234,8 @@ def test_prioritised_replay_needs_no_hindsight():
     assert model.spec.replay is not None and model.spec.replay.prioritized
     with pytest.raises(SpecError, match=r"alpha=0\.5 has no effect$"):
         DQN("BitFlipping-v0", her=None, alpha=0.5, seeds=1)
+    with pytest.raises(SpecError, match="seeds: 0 is not allowed"):
+        DQN("BitFlipping-v0", seeds=0)
 
 
 # --- environments ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 from contextlib import closing
 from unittest.mock import Mock
 
@@ -194,11 +195,28 @@ def test_vector_environments(kind):
         HindsightReplayBuffer(40, env)
 
 
+def test_an_environment_that_resets_by_itself_is_noticed():
+    """Its resets are steps, or observations of them end the episodes."""
+    buffer = HindsightReplayBuffer(40, Line(), seed=0)
+    obs, _ = Line().reset()
+    where = [{**obs, "achieved_goal": np.float32([x]), "observation": np.float32([x])}
+             for x in (1, 2, 0, 1)]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        buffer.add(where[0], [1], -1, where[1], False, True)
+        buffer.add(where[2], [1], -1, where[3], False, False)
+        buffer.truncate_last_trajectory()
+    with pytest.warns(UserWarning, match="begins bit for bit where the last one ended"):
+        buffer.add(where[3], [1], -1, where[2], False, False)
+
+
 def test_a_function_that_changes_its_arguments_changes_no_sample():
     class Changing(Line):
         def compute_reward(self, achieved, desired, infos):
             achieved -= desired
-            infos[0]["seen"] = True
+            assert not any(info.pop("seen", False) for info in infos)
+            for info in infos:
+                info["seen"] = True
             return -np.abs(achieved[:, 0])
 
     for keys in ({}, {"copy_infos": True}):

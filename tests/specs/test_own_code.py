@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from hindsight.cli import app
 from hindsight.io.checksums import about
 from hindsight.specs import own_code
-from hindsight.specs.own_code import digest_of, versions_of
+from hindsight.specs.own_code import digest_of, versions_beneath, versions_of
 from tests.conftest import forget
 from tests.envs.corridor import Corridor
 
@@ -97,5 +97,6 @@ def test_an_edit_retrains_and_package_versions_are_recorded(folder):
 def test_an_installed_environment_has_a_version_instead():
     reach = "FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv"
     assert digest_of(*reach) == "" and "gymnasium-robotics" in versions_of(*reach)
+    assert {"mujoco", "gymnasium"} <= versions_beneath(*reach).keys()
     assert digest_of("Corridor-v0", Corridor) != ""
     assert "gymnasium" in json.dumps(versions_of("Corridor-v0", Corridor))

@@ -4,7 +4,7 @@ import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Strict
+from pydantic import AfterValidator, Field, Strict
 
 from hindsight.specs.base import Fidelity, Spec
 from hindsight.specs.config import FolderName
@@ -14,7 +14,16 @@ from hindsight.specs.reading import read_keys
 Outcome = Literal["yes", "no", "open", "not tested"]
 #: How a value is shown: `UNITS` in report/words.py.
 Unit = Literal["count", "times", "share", "points", "return", "plain"]
-Date = Annotated[datetime.date, Strict()]
+
+
+def _has_come(date: datetime.date) -> datetime.date:
+    # A day more, because it may have come elsewhere first.
+    if date > datetime.date.today() + datetime.timedelta(days=1):
+        raise ValueError(f"{date} is not yet")
+    return date
+
+
+Date = Annotated[datetime.date, Strict(), AfterValidator(_has_come)]
 #: The name of a function, and its keyword arguments.
 Call = Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)]
 

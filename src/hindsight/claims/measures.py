@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 
 from hindsight.analysis import statistics
 from hindsight.analysis.arms import select
@@ -78,7 +78,9 @@ def _tops(rows: pd.DataFrame, spacing: float) -> Array:
     return np.asarray(np.nanmax(resampled_medians(curve, draw_seeds(curve.shape[1])), axis=0))
 
 
-def highest(evidence: Evidence, *, tie: float, column: Maximum, experiment: str = MAIN) -> Measured:
+def highest(
+    evidence: Evidence, *, tie: NonNegativeFloat, column: Maximum, experiment: str = MAIN
+) -> Measured:
     """P1: count the conditions in which PPO-HER's maximum median return is the highest, or ties.
 
     `column`: which maximum, a column of summary.csv.
@@ -492,7 +494,7 @@ def meher_gain(
     evidence: Evidence,
     *,
     count: bool,
-    tie: float = 0.0,
+    tie: NonNegativeFloat = 0.0,
     cap: int | None = None,
     both: bool = False,
 ) -> Measured:

@@ -7,7 +7,9 @@ says yes, one that lies outside no, and one that reaches over a bound leaves the
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat
 
 from hindsight.analysis.metrics import ROUNDING
 from hindsight.analysis.statistics import FEWEST_SEEDS
@@ -26,7 +28,7 @@ class Rule:
     answer: Callable[..., Answer]
 
 
-def race(m: Measured, *, more_than: int) -> Answer:
+def race(m: Measured, *, more_than: Annotated[int, Field(ge=0, lt=CONDITIONS)]) -> Answer:
     """Judge whether the subject is first in most conditions, and ahead where both arrive."""
     nothing_to_compare = m.words.get("compared") == 0
     sooner = "yes" if nothing_to_compare else lean(m, above=0)
@@ -38,8 +40,8 @@ def level(
     m: Measured,
     *,
     at_least: float,
-    at_most: float = math.inf,
-    of: int = 0,
+    at_most: float | None = None,
+    of: Annotated[int, Field(ge=0, le=CONDITIONS)] = 0,
     interval: bool = True,
 ) -> Answer:
     """Judge whether the value is within bounds; without `interval` it needs none.
@@ -47,16 +49,17 @@ def level(
     `of` is the number of conditions that the bounds refer to; they are scaled if fewer were run.
     """
     scale = m.n_conditions / of if of else 1.0
-    low, high = at_least * scale - ROUNDING, at_most * scale + ROUNDING
-    return _within(m, low, high, interval=interval)
+    high = math.inf if at_most is None else at_most * scale + ROUNDING
+    return _within(m, at_least * scale - ROUNDING, high, interval=interval)
 
 
-def lean(m: Measured, *, above: float = -math.inf, below: float = math.inf) -> Answer:
+def lean(m: Measured, *, above: float | None = None, below: float | None = None) -> Answer:
     """Judge whether the value lies above or below a limit."""
-    return _within(m, above + ROUNDING, below - ROUNDING)
+    low = -math.inf if above is None else above + ROUNDING
+    return _within(m, low, math.inf if below is None else below - ROUNDING)
 
 
-def equal(m: Measured, *, within: float) -> Answer:
+def equal(m: Measured, *, within: PositiveFloat) -> Answer:
     """Judge whether the value lies within a margin of 0."""
     return _within(m, ROUNDING - within, within - ROUNDING)
 
@@ -91,5 +94,7 @@ def text(rule: str, limits: dict[str, Any]) -> str:
     there = [name for name in names if limits.get(name) is not None]
     if not there and "{bounds}" in RULES[rule].text:
         raise ValueError(f"the rule {rule} needs a bound, such as {{{rule}: {{above: 0}}}}")
+    if sorted(numbers := [limits[name] for name in there]) != numbers:
+        raise ValueError(f"the rule {rule} needs its lower bound to be the smaller one")
     bounds = [names[name].format(limits[name]) for name in there]
     return RULES[rule].text.format(bounds=" and ".join(bounds), **limits)

@@ -4,11 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, FiniteFloat, NonNegativeFloat, PositiveFloat
 
 from hindsight.io.records import RECORD
 from hindsight.specs.base import Positive, Spec
-from hindsight.specs.config import AUTHORS, EPISODES, MAIN_EXPERIMENT, PICTURE, FolderName, Role
+from hindsight.specs.config import (
+    AUTHORS,
+    EPISODES,
+    MAIN_EXPERIMENT,
+    ONCE,
+    PICTURE,
+    FolderName,
+    Role,
+)
 from hindsight.specs.errors import validated
 from hindsight.specs.reading import read_keys
 
@@ -18,7 +26,16 @@ ENDINGS = {"released": "", "described": "_described"}
 #: How a figure is drawn: `DRAWERS` in draw.py.
 Kind = Literal["curves", "along", "intervals", "episodes", "learned"]
 #: Offset, and lengths of dashes and gaps.
-Dashes = tuple[float, tuple[float, ...]]
+Dashes = tuple[NonNegativeFloat, Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]]
+
+
+def _from_low_to_high(pair: tuple[float, float]) -> tuple[float, float]:
+    if not pair[0] < pair[1]:
+        raise ValueError(f"{list(pair)} must be two numbers, the smaller one first")
+    return pair
+
+
+Interval = Annotated[tuple[FiniteFloat, FiniteFloat], AfterValidator(_from_low_to_high)]
 #: Matplotlib's.
 Marker = Literal["o", "s", "^", "v", "<", ">", "D", "d", "p", "h", "H", "8", "*", "P", "X"]
 
@@ -39,7 +56,7 @@ class Measure(Spec):
     column: str
     label: str
     table: Literal["seed_curves", "evaluations", "runs", "m_c"]
-    limits: tuple[float, float] | None = None
+    limits: Interval | None = None
     log: bool = False
     centre: Literal["mean", "share"] = "mean"
     over: bool = False
@@ -67,16 +84,16 @@ class FigureSpec(Spec):
     title: str
     caption: str
     experiment: str = ""
-    measures: Annotated[tuple[str, ...], Field(min_length=1)] = ("return",)
+    measures: Annotated[tuple[str, ...], Field(min_length=1), ONCE] = ("return",)
     x: str = "env_steps"
-    rows: tuple[str, ...] = ("spawn",)
+    rows: Annotated[tuple[str, ...], ONCE] = ("spawn",)
     columns: str = "prey"
     lines: str = "arm"
-    roles: tuple[Role, ...] = ()
-    arms: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
+    roles: Annotated[tuple[Role, ...], ONCE] = ()
+    arms: Annotated[tuple[str, ...], ONCE] = ()
+    places: Annotated[tuple[str, ...], ONCE] = ()
     alone: tuple[Any, ...] = ()
-    shade: tuple[float, float] | None = None
+    shade: Interval | None = None
     authors: bool = False
     mark_best: bool = False
     #: Set by this module; figures.yaml leaves it out.

@@ -17,6 +17,8 @@ from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.errors import SpecError
+from hindsight.training.finished import changed_versions
+from hindsight.training.record import versions_in_use
 from hindsight.training.runs import Runs
 
 #: A run's parameters [parameter], their step, and their success rate and mean return.
@@ -27,12 +29,14 @@ class KeepBest:
     """Keeps each run's parameters at its best evaluation, in a policy file.
 
     The highest success rate is best, then the highest return; of equals, the latest.  An existing
-    file of the same code and specification is continued; any other is overwritten.
+    file of the same code, packages and specification is continued; any other is overwritten.
     """
 
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.path, self.spec = path, spec
         self.runs = _runs_in(path, spec=spec.model_dump_json(), code=code_of(spec))
+        if _versions_changed(path):
+            self.runs = {}
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
         if phase != "evaluation":
@@ -90,6 +94,13 @@ def _runs_in(path: Path, **made_by: str) -> dict[int, Kept]:
     return {}
 
 
+def _versions_changed(path: Path) -> bool:
+    """Whether a policy file's training used other versions of packages than those installed."""
+    with suppress(FileError, KeyError):
+        return bool(changed_versions(load(path)["versions"]))
+    return False
+
+
 def _write(path: Path, spec: CellSpec, runs: Mapping[int, Kept]) -> None:
     """Write a policy file, unless there is no run."""
     if runs:
@@ -98,6 +109,7 @@ def _write(path: Path, spec: CellSpec, runs: Mapping[int, Kept]) -> None:
         state = {
             "spec": spec.model_dump_json(),
             "code": code_of(spec),
+            "versions": versions_in_use(spec),
             "seeds": seeds,
             "rows": torch.stack(rows),
             "steps": list(steps),

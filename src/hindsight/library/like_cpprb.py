@@ -172,13 +172,15 @@ class HindsightReplayBuffer(FieldBuffer):
                 f"goal_shape: {goal} is not allowed without a goal_func; it must be that of a "
                 f"state, {shapes[state]}"
             )
-        of_goals = FLOAT if self._goal is not None else arrays[next_state][1]
+        of_goals = arrays[next_state][1]
+        if self._goal is not None:  # which may return fractions of whole numbers
+            of_goals = np.result_type(FLOAT, of_goals)
         fields = laid_out(
             [
                 # The ring reads `done`, as a float.
                 *((n, *how, FLOAT if n == done else how[1]) for n, how in arrays.items()),
                 ("goal", goal, arrays[state][1], of_goals),
-                ("achieved goal", goal if self._goal is not None else (0,), FLOAT, FLOAT),
+                ("achieved goal", goal if self._goal is not None else (0,), of_goals, of_goals),
                 *((name, (1,), FLOAT, FLOAT) for name in ("rew", "ended", "failed")),
             ]
         )
@@ -252,7 +254,8 @@ class HindsightReplayBuffer(FieldBuffer):
         rows = ring.gather(slots).numpy()
         self.fields["goal"].write(rows, np.broadcast_to(desired, (n, *self.goal_shape)))
         if self._goal is not None:
-            achieved = self._goal(self.fields[self._next_state].read(rows))
+            # A copy, as in `_outcome`: a function may change what it is given.
+            achieved = self._goal(self.fields[self._next_state].read(rows).copy())
             self.fields["achieved goal"].write(rows, achieved)
         self._check_finite(rows)
         reward, success = self._outcome(rows, slots)
@@ -329,12 +332,15 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
         names = (self._next_state, self._action, "goal")
-        arguments = [self.fields[name].read(rows) for name in names]
+
+        def arguments() -> list[Array]:
+            return [self.fields[name].read(rows).copy() for name in names]
+
         n = len(rows)
-        rewards = per_goal("reward_func", self._reward, arguments, n)
+        rewards = per_goal("reward_func", self._reward, arguments(), n)
         if not self.ring.relabelling.terminates_on_success:
             return rewards, np.zeros(n, bool)
-        ends = per_goal("terminated_func", self._terminated, arguments, n)
+        ends = per_goal("terminated_func", self._terminated, arguments(), n)
         return rewards, ends.astype(bool)
 
 

@@ -109,7 +109,8 @@ class HerReplayBuffer:
                 f"optimize_memory_usage: {optimize_memory_usage!r} is not allowed; this buffer "
                 "always stores both observations"
             )
-        strategy: Any = getattr(goal_selection_strategy, "name", goal_selection_strategy).lower()
+        strategy: Any = getattr(goal_selection_strategy, "name", goal_selection_strategy)
+        strategy = strategy.lower() if isinstance(strategy, str) else strategy
         check_choice("goal_selection_strategy", strategy, GOAL_STRATEGIES)
         self.n_envs = n_envs = count_of("n_envs", n_envs)
         self.n_sampled_goal = n_sampled_goal = count_of("n_sampled_goal", n_sampled_goal, 0)

@@ -148,7 +148,8 @@ class Model:
             env, n_envs = of_vector(env)
             settings = {"n_envs": n_envs, **settings}
         settings = in_our_words(self.algorithm, {"seeds": seeds, "her": her, **settings})
-        seeds, her = settings.pop("seeds") or 4, settings.pop("her")
+        seeds, her = settings.pop("seeds"), settings.pop("her")
+        seeds = 4 if seeds is None else seeds
         keys_of(preset, self.algorithm, "")  # refuses an unknown one before the environment is made
         environment = environment_values(env, env_kwargs, max_episode_steps)
         keys = keys_of(preset, self.algorithm, environment["id"])
@@ -167,7 +168,14 @@ class Model:
             early_end=None,
             evaluation={"episodes": evaluation_episodes},
         )
-        spec = validated(CellSpec, given)
+        try:
+            spec = validated(CellSpec, given)
+        except EnvironmentFailure as error:
+            if not isinstance(env, gym.Env):
+                raise
+            raise EnvironmentFailure(
+                f"{error}; if there can only be one instance, close yours, or pass its id"
+            ) from error
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
         self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
@@ -680,6 +688,8 @@ class Model:
         other = type(self).load(path, workers=self.workers)
         if (other.spec, other.seeds) != (self.spec, self.seeds):
             raise FileError(f"{path}: is of a model with other settings or seeds")
+        if other._file is not None and other._file.saved.get("training") is None:
+            raise FileError(f"{path}: has no replay buffer; write it with save_replay_buffer")
         vars(self).update(vars(other))
 
     # -- files ----------------------------------------------------------------------------------

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from hindsight.io.files import FileError
 from hindsight.library.presets import called
 from hindsight.library.presets import keys_of as settings_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import FIDELITIES, Fidelity
-from hindsight.specs.cell import CellSpec, cell_values, must_count
+from hindsight.specs.cell import CellSpec, cell_values, hash_of, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import evaluation_seconds, seconds
@@ -23,6 +24,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
 from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.training.policy_files import PolicyFile
 from hindsight.training.progress import shown
 
 #: The folder where policies are found by short names.
@@ -180,7 +182,7 @@ def policy_called(name: Path) -> Path:
     ./results, or policies with other hashes, are called so.
     """
     if name.exists() or name.suffix or len(name.parts) > 1:
-        return name
+        return name if Path(RESULTS, "policies") not in name.parents else _named_truly(name)
     files = [*Path(RESULTS, "policies").rglob("*.safetensors")]
     # `<name>-<hash of the specification>-<code>`
     hashes = {file: file.stem.rsplit("-", 2)[-2:][0] for file in files}
@@ -190,7 +192,17 @@ def policy_called(name: Path) -> Path:
     if not found or (name.name != "last" and len({hashes[file] for file in found}) > 1):
         several = f"{len(found)} policies begin with it" if found else "there is no such policy"
         raise SpecError(f"{name}: {several} in {RESULTS}/policies; `last` is the newest one")
-    return max(found, key=lambda file: file.stat().st_mtime)
+    return _named_truly(max(found, key=lambda file: file.stat().st_mtime))
+
+
+def _named_truly(file: Path) -> Path:
+    """The file; raises FileError if it holds another policy than its name says."""
+    if file.exists() and hash_of(PolicyFile.read(file).values) not in file.stem.split("-"):
+        raise FileError(
+            f"{file}: holds another policy than its name says, such as a copy of another file; "
+            "hindsight train with --again makes it anew"
+        )
+    return file
 
 
 def duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ of those libraries.
 import copy
 import pickle
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -43,6 +43,13 @@ OVERWRITTEN = (
 JUMPED = (
     "the observation is not the one that the last step led to, so the open episode was cut there, "
     "as by a time limit; learn() resets the environment unless reset_num_timesteps=False"
+)
+#: A warning about an environment that resets by itself.
+RESET = (
+    "an episode begins bit for bit where the last one ended, as in an environment that resets by "
+    "itself: then the last next_obs of an episode is the first observation of the next one, or a "
+    "reset is a step of its own, and rewards of relabelled goals are wrong; pass the observation "
+    "that ended the episode, or leave out gymnasium.wrappers.Autoreset"
 )
 NONE = np.zeros(1, bool)
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
@@ -212,9 +219,7 @@ class HindsightReplayBuffer(FieldBuffer):
         #: Parts of an observation by which a step follows the last one: a user may change goals.
         self._state = [key for key in self.parts if key != "desired_goal"]
         #: Their columns, of a step's observation and of its next observation.
-        self._state_columns = [
-            (self.fields[key].columns, self.fields[f"next {key}"].columns) for key in self._state
-        ]
+        self._state_columns = self._columns_before_and_after(self._state)
         #: Whether an open episode ends where an observation does not follow the last one.
         self.cuts_jumps = False
         #: Leading axes of a step's arrays: none, or [env].
@@ -361,6 +366,8 @@ class HindsightReplayBuffer(FieldBuffer):
         jumps = self._jumps(rows[:, 0]) if shared or self.cuts_jumps else NONE
         if shared and jumps.any():
             raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
+        if not ring.elapsed.all() and self._goes_on(rows[:, 0]):
+            warnings.warn(RESET, stacklevel=3)
         self._complete(rows.reshape(-1, width), kept)
         if jumps.any():
             warnings.warn(JUMPED, stacklevel=3)
@@ -369,6 +376,22 @@ class HindsightReplayBuffer(FieldBuffer):
             slots = np.arange(ring.position, ring.position + rows.shape[1]) % ring.n_slots
             self.infos[:, slots] = kept.reshape(ring.n_envs, -1)
         ring.add_rows(rows[None], over.reshape(1, ring.n_envs))
+
+    def _columns_before_and_after(self, keys: Iterable[str]) -> list[tuple[slice, slice]]:
+        """Columns of parts of an observation, and of the same parts of the next one."""
+        return [(self.fields[key].columns, self.fields[f"next {key}"].columns) for key in keys]
+
+    def _goes_on(self, rows: Rows) -> bool:
+        """Whether one of the steps [env, width] begins an episode where the last one ended."""
+        ring, begins = self.ring, self.ring.elapsed[0] == 0
+        if not ring.position:
+            return False
+        last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
+        same = [
+            (rows[:, now].view(np.int32) == last[:, then].view(np.int32)).all(1)
+            for now, then in self._columns_before_and_after(self.parts)
+        ]
+        return bool((np.all(same, axis=0) & begins).any())
 
     def _jumps(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether the steps [env, width] begin elsewhere than their open episodes are, [env]."""
@@ -431,9 +454,7 @@ class HindsightReplayBuffer(FieldBuffer):
             rows[:, row.rest] = np.where(beyond, rows[:, row.reward] - reward, 0)
 
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
-        # As for the goals: a function may change what it is given.
-        kept = None if self.infos is None else copy.deepcopy(self.infos.take(index))
-        return self._of_goals(rows, kept)
+        return self._of_goals(rows, None if self.infos is None else self.infos.take(index))
 
     def _of_goals(self, rows: Rows, infos: Any) -> tuple[Array, Array]:
         """As `_outcome`; `infos` [n] are those of the steps, if they are kept."""
@@ -456,11 +477,13 @@ class HindsightReplayBuffer(FieldBuffer):
     def _asked(self, name: str, rows: Rows, infos: Sequence[Any]) -> Rows:
         """What the function `name` returns for the goals of rows [n, width], float32 [n]."""
         function: Any = self._functions[name]
+        again = copy.copy if self.infos is None else copy.deepcopy
 
         def goals() -> tuple[Array, Array, Sequence[Any]]:
             """New copies, because a function may change what it is given."""
             achieved, desired = self.fields["next achieved_goal"], self.fields["desired_goal"]
-            return achieved.read(rows).copy(), desired.read(rows).copy(), infos
+            each = [again(info) for info in infos]
+            return achieved.read(rows).copy(), desired.read(rows).copy(), each
 
         if name not in self._takes_one and len(rows):
             self._takes_one[name] = takes_one(function, goals())

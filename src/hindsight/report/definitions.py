@@ -43,7 +43,7 @@ Names = tuple[str, Iterable[Any], Iterable[Any]]
 class Arguments(Spec):
     """Keyword arguments of a function; text is no number."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 def must_fit(
@@ -88,6 +88,9 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         papers = [condition_name(*place) for place in product(of.spawns, of.preys)]
         keys = {key for arm in experiment.arms.values() for key in arm.keys}
         yield from _figure(where, spec, FACETS | keys | experiment.vary.keys(), document)
+        values = experiment.vary | {"arm": (*experiment.arms,)}
+        for key, value in [spec.alone] if spec.alone and spec.alone[0] in values else []:
+            yield f"{where}.alone", [value], values[key]
         yield f"{where}.arms", spec.arms, experiment.arms
         yield f"{where}.places", spec.places, experiment.tasks or papers
         yield f"{where}.x", [spec.x] * (spec.kind == "along"), experiment.vary
@@ -149,7 +152,9 @@ def _claims(config: Config, paper: Paper) -> Iterator[Names]:
             _must_bind(MEASURES[measure], given, at)
             if "rivals" in given:
                 yield f"{at}.rivals", given["rivals"], ARM_KEYS
-                yield f"{at}.rivals.role", [given["rivals"].get("role")], ARM_VALUES["role"]
+                yield f"{at}.rivals: role", ["role"], given["rivals"]
+                for key, allowed in ARM_VALUES.items():
+                    yield f"{at}.rivals.{key}", _given(given["rivals"], key), allowed
             yield f"{at}: a task", [*_given(given, "only"), *given.get("others", ())], tasks
             if "experiment" in given:
                 yield f"{at}.experiment", [given["experiment"]], config.experiments

@@ -8,6 +8,7 @@ recorded with the results instead.  Dynamic imports and data files are not found
 import ast
 import hashlib
 import inspect
+import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
@@ -47,6 +48,18 @@ def versions_of(name: str, entry_point: Any) -> dict[str, str]:
     tops = sorted({module.partition(".")[0] for module in modules})
     packages = sorted({package for top in tops for package in found.get(top, ())})
     return {package: version(package) for package in packages if package != "hindsight-rl"}
+
+
+def versions_beneath(name: str, entry_point: Any) -> dict[str, str]:
+    """Versions of the packages that the environment's package, as imported here, imports."""
+    tops = {module.partition(".")[0] for module in _roots(name, entry_point)}
+    of, imported = packages_distributions(), set[str]()
+    for inner, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None)
+        if file and inner.partition(".")[0] in tops:
+            imported |= {found.partition(".")[0] for found in _imported(Path(file), inner)}
+    packages = {package for top in imported for package in of.get(top, ())}
+    return {package: version(package) for package in sorted(packages - {"hindsight-rl"})}
 
 
 def _roots(name: str, entry_point: Any) -> Iterator[str]:

@@ -26,6 +26,8 @@ from hindsight.io.checkpoints import load, save, shapes
 from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import identity_of
+from hindsight.specs.gymnasium import GymnasiumSpec, registered
+from hindsight.specs.own_code import versions_beneath
 from hindsight.training.curves import as_arrow, write_curves
 from hindsight.training.finished import (
     DIVERGED,
@@ -177,13 +179,10 @@ class Record:
     @cached_property
     def _here(self) -> dict[str, Any]:
         """The machine and the versions of this process."""
-        versions = {
-            "python": platform.python_version(),
-            **{name: version(name) for name in PACKAGES},
-            **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
-            **self.spec.environment.versions,
+        return {
+            "machine": machine(torch.device(self.device)),
+            "versions": versions_in_use(self.spec),
         }
-        return {"machine": machine(torch.device(self.device)), "versions": versions}
 
     def _made_on(self) -> list[dict[str, Any]]:
         """The machines and versions that have trained the cell, this process's last."""
@@ -266,6 +265,20 @@ class Record:
         kept |= {"earlier": list(saved["made_on"]), "reused": reused}
         vars(self).update(kept, columns=defaultdict(list, columns))
         return runs
+
+
+def versions_in_use(spec: CellSpec) -> dict[str, str]:
+    """Versions of Python and of the packages that a cell's numbers depend on."""
+    env, beneath = spec.environment, dict[str, str]()
+    if isinstance(env, GymnasiumSpec):
+        beneath = versions_beneath(env.id, registered(env.id).entry_point)
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+        **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
+        **env.versions,
+        **beneath,
+    }
 
 
 def machine(device: torch.device) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from hindsight.envs.gymnasium.trial import (
     DISTANCES,
     SECONDS,
     Evidence,
+    Tried,
     neutral,
     success_in,
     tried,
@@ -195,13 +196,8 @@ def find_facts(
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
     lines += [f"{', '.join(left_out)} left out: neither floats nor discrete"] if left_out else []
-    computed, best = rewards(np.stack([achieved, desired]), np.stack([desired, desired])).tolist()
-    best += 0.0  # not -0
-    if not np.isclose(computed, reward, rtol=1e-4, atol=1e-6):
-        line = f"a step's reward was {reward:g}, but compute_reward returns {computed:g}"
-        if rest == "refuse":
-            raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
-        lines.append(f"{line}; {REST[rest]}")
+    best = float(rewards(desired[None], desired[None])[0]) + 0.0  # not -0
+    first_step = Tried(achieved, desired, False, False, reward)
     known = _tests(name, env, rewards, best, step)
     test, has_terminated = known[0], _method(env, "compute_terminated") is not None
     if terminates == "goal" and test.name == "compute_reward" and _is_dense(rewards, *step[:2]):
@@ -220,6 +216,17 @@ def find_facts(
             found = tried(other, best, watch, DISTANCES[:1] if told else DISTANCES)
         except ReadsState as error:
             raise SpecError(f"{name}: {error}") from None
+    _must_survive_rounding(name, found)
+    steps = [first_step, *([] if rewards.reads_info else found.steps)]
+    if line := _beyond(name, rewards, steps):
+        if rest == "refuse":
+            raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
+        lines.append(f"{line}; {REST[rest]}")
+    if found.steps and not watch.depends:
+        lines.append(
+            "in a trial, compute_reward returned the same for every desired goal; if that is so "
+            "everywhere, hindsight teaches nothing"
+        )
     if told:
         ends = terminates == "goal" if terminates else test.name == "compute_terminated"
     else:
@@ -268,6 +275,44 @@ def finite_row(
 
 def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
     return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+
+
+def _must_survive_rounding(name: str, found: Evidence) -> None:
+    """Raise SpecError if goals, which are stored as float32, would lose what steps do to them."""
+    achieved = np.array([step.achieved for step in found.steps])
+    if achieved.dtype == np.float64:
+        lost = np.abs(achieved - achieved.astype(np.float32)).max(initial=0)
+        moved = np.abs(np.diff(achieved, axis=0)).max(initial=0)
+        if lost > moved / 10 > 0:
+            raise SpecError(
+                f"{name}: its goals, such as {achieved[0]}, change by at most {moved:g} within a "
+                f"step, but float32, in which they are stored, rounds them by up to {lost:.2g}; "
+                "subtract a constant from them, such as the middle of the map"
+            )
+
+
+def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried]) -> str:
+    """A message if a step paid otherwise than compute_reward returns; empty if none did.
+
+    Raises SpecError if all pay a multiple of it, as under a wrapper that scales rewards.
+    """
+    achieved, desired, _, _, paid = map(np.array, zip(*steps, strict=True))
+    computed = rewards(achieved, desired)
+    differ = ~np.isclose(computed, paid, rtol=1e-4, atol=1e-6)
+    for i in differ.nonzero()[0]:  # goals within a rounding error may pay otherwise
+        close = rewards(*nearby(achieved[i], desired[i]))
+        differ[i] = not np.isclose(close, paid[i], rtol=1e-4, atol=1e-6).any()
+    if not differ.any():
+        return ""
+    factor = paid[np.abs(computed).argmax()] / np.abs(computed).max()
+    factor *= np.sign(computed[np.abs(computed).argmax()])
+    if np.ptp(computed) > 0 and np.allclose(factor * computed, paid, rtol=1e-4, atol=1e-6):
+        raise SpecError(
+            f"{name}: its steps pay {factor:g} times what compute_reward returns, so rewards of "
+            "relabelled goals would be of another size: scale compute_reward, too"
+        )
+    first = int(differ.argmax())
+    return f"a step's reward was {paid[first]:g}, but compute_reward returns {computed[first]:g}"
 
 
 # --- which goals end an episode -------------------------------------------------------------------
@@ -337,7 +382,7 @@ def _ending(
         raise SpecError(
             f"{name} has no compute_terminated, and a trial {why} ends an episode: {WRITE}"
         )
-    reached, goals, successes, ended = map(np.array, zip(*found.steps, strict=True))
+    reached, goals, successes, ended, _ = map(np.array, zip(*found.steps, strict=True))
     if not ended[successes].any():
         return known[0], False, "reaching a goal does not end an episode, whichever the goal"
     case = rewards(reached, goals), reached, goals

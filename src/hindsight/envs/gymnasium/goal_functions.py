@@ -149,6 +149,9 @@ class Constancy:
         #: Achieved and desired goals [3, *goal] of the first steps, and what was returned for them.
         self._kept: list[tuple[Array, Array, list[Array]]] = []
         self._first: Array | None = None  # the first goal achieved in the episode
+        #: Whether the reward has depended on the desired goal, and otherwise whether the instances
+        #: returned different ones for the same goals.
+        self.depends, self._apart = False, False
 
     def begin(self) -> None:
         """Begin an episode; raises ReadsState if a function returns something else than before."""
@@ -164,6 +167,15 @@ class Constancy:
         """Forget what was returned so far, because the environment was changed on purpose."""
         self._kept.clear()
 
+    def conclude(self) -> None:
+        """Raise ReadsState after a trial whose rewards depended on the instance, not on goals."""
+        if self._apart and not self.depends:
+            raise ReadsState(
+                "compute_reward did not depend on its argument desired_goal, but on the "
+                "environment's own goal, so rewards of relabelled goals would be wrong; it must "
+                "use its arguments achieved_goal and desired_goal"
+            )
+
     def check(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> None:
         """Raise ReadsState if a step's info, or the instance, matters to some goals only."""
         self._first = achieved if self._first is None else self._first
@@ -172,6 +184,11 @@ class Constancy:
         for (name, asked, own), expected in zip(self._functions, answers, strict=True):
             found = own(*goals, info)
             more = found - expected
+            if name == "compute_reward" and not self.depends:
+                self.depends = bool(np.ptp(found) > 0 or np.ptp(expected) > 0)
+                at_goal = desired[None], desired[None]
+                own_reward, another = own(*at_goal, info), asked(*at_goal, info)
+                self._apart |= not np.allclose(own_reward, another, rtol=1e-4, atol=1e-5)
             # A fall ends an episode under every goal.
             shared = np.ptp(more) <= 1e-5 + 1e-4 * np.abs(more).max()
             if shared or (name != "compute_reward" and found.all()):

@@ -45,6 +45,7 @@ class Tried(NamedTuple):
     desired: Array  # [*goal], pursued by the step
     success: bool
     ended: bool  # whether the goal ended the episode
+    reward: float
 
 
 @dataclass
@@ -144,7 +145,7 @@ def tried(
         found.in_time = spent() < SECONDS
         if not found.in_time:
             raise TimeoutError
-        found.steps.append(Tried(achieved, pursued, success, bool(terminated)))
+        found.steps.append(Tried(achieved, pursued, success, bool(terminated), float(reward)))
         return found.steps[-1]
 
     try:
@@ -157,7 +158,10 @@ def tried(
             found.terminates |= step.ended
             # Another end than at the goal, such as a fall, says nothing about goals.
             found.steps[-1] = step._replace(ended=step.ended and step.success)
-            moves |= not step.success and not np.array_equal(result[0]["desired_goal"], pursued)
+            if not np.array_equal(result[0]["desired_goal"], pursued):
+                found.moves_on |= step.success and not step.ended
+                moves |= not step.success
+        watch.conclude()
         if moves:  # by which goal a step was judged is unknown
             found.steps.clear()
         for seed in range(RESETS):
@@ -165,9 +169,13 @@ def tried(
                 break
             obs = deepcopy(env.reset(seed=seed)[0])
             found.starts.append((obs["achieved_goal"], obs["desired_goal"]))
-        for goal, action, result in _with_goals_moved(env, distances):
-            if note(goal, result).success and not (moves or result[2] or result[3]):
-                found.moves_on |= not np.allclose(env.step(action)[0]["desired_goal"], goal)
+        for goal, before, action, result in _with_goals_moved(env, distances):
+            after, over = np.array(result[0]["desired_goal"]), moves or result[2] or result[3]
+            if np.allclose(after, goal, rtol=1e-5, atol=1e-6):
+                if note(after, result).success and not over:
+                    found.moves_on |= not np.allclose(env.step(action)[0]["desired_goal"], goal)
+            elif success_in(result[-1]) and not np.allclose(after, before):
+                found.moves_on |= not over
     except ReadsState:
         raise
     except Exception:  # which may not bear being changed
@@ -177,10 +185,10 @@ def tried(
 
 def _with_goals_moved(
     env: gym.Env[Any, Any], distances: Sequence[float]
-) -> Iterator[tuple[Array, Any, tuple[Any, ...]]]:
+) -> Iterator[tuple[Array, Array, Any, tuple[Any, ...]]]:
     """First steps with the goal moved to where they lead, or nearby; they must repeat themselves.
 
-    Yields the goal [*goal], the action and the step's result.
+    Yields the goal [*goal], the one before it was moved, the action and the step's result.
     """
     action: Any = neutral(env.action_space)  # type: ignore[arg-type]
 
@@ -199,9 +207,7 @@ def _with_goals_moved(
         try:
             for (_, part), (owner, key, old) in changed:
                 _put(owner, key, _like(old, goal if part is None else goal.ravel()[part]))
-            result = env.step(action)
-            if np.allclose(result[0]["desired_goal"], goal, rtol=1e-5, atol=1e-6):
-                yield goal, action, result
+            yield goal, before, action, env.step(action)
         finally:
             for _, (owner, key, old) in changed:  # other environments may share the part
                 _put(owner, key, old)
