@@ -24,7 +24,6 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
 from hindsight.specs.gymnasium import GymnasiumSpec
-from hindsight.training.policy_files import PolicyFile
 from hindsight.training.progress import shown
 
 #: The folder where policies are found by short names.
@@ -197,6 +196,8 @@ def policy_called(name: Path) -> Path:
 
 def _named_truly(file: Path) -> Path:
     """The file; raises FileError if it holds another policy than its name says."""
+    from hindsight.training.policy_files import PolicyFile  # with torch
+
     if file.exists() and hash_of(PolicyFile.read(file).values) not in file.stem.split("-"):
         raise FileError(
             f"{file}: holds another policy than its name says, such as a copy of another file; "
