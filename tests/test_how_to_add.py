@@ -296,7 +296,7 @@ ENTRY_OF_P10 = """
     unit: share
     says: "{value} of the runs do."
     figure: entropy
-    dated: 2026-12-01
+    dated: 2026-11-20
 """
 #: Judges the claims on some tables, and tells the verdicts with their words.
 JUDGE = """

@@ -12,6 +12,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 
 from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.envs.gymnasium import trial
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.runs import runs_of
@@ -207,7 +208,11 @@ def test_an_episode_that_goes_on_at_its_goal_is_reported_at_its_step():
 
 
 @pytest.mark.parametrize("rest", ["keep", "drop", "refuse"])
-def test_the_rest_of_a_reward_is_found_where_it_is_paid(rest, capsys):
+def test_the_rest_of_a_reward_is_found_where_it_is_paid(rest, capsys, monkeypatch):
+    if rest == "refuse":
+        with pytest.raises(SpecError, match="with rest=refuse they must agree"):
+            line("never", rest, fine=5.0)
+        monkeypatch.setattr(trial, "STEPS", 1)  # too few to meet a wall
     env = GoalEnvironments(line("never", rest, fine=5.0), [0], workers=0)
     into_the_wall = torch.ones(1, 1, 1)
     if rest == "refuse":

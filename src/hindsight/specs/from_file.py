@@ -47,15 +47,12 @@ def cell_of(values: Any, path: Path, named: str | None = None) -> CellSpec:
         module = (named or "").rpartition(":")[0]
         vouched = name == named or (module and str(name).rpartition(":")[0] == module)
         if isinstance(name, str) and not vouched and wants_naming(name):
+            way = f"if you trust it, add --env {name}, or pass it as the environment in Python"
             if named is not None:
-                raise SpecError(
-                    f"it was trained in {name}, from another package, which a file may not import "
-                    f"by itself; to play it in {named}, import that package in Python first"
-                )
+                way = f"to play it in {named}, import that package in Python first"
             raise SpecError(
                 f"its environment is {name}, from another package, which a file may not import by "
-                f"itself: if you trust it, add --env {name}, or pass it as the environment in "
-                "Python"
+                f"itself: {way}"
             )
         return validated(CellSpec, values)
     except SpecError as error:
