@@ -206,7 +206,7 @@ def test_an_environment_that_resets_by_itself_is_noticed():
         buffer.add(where[0], [1], -1, where[1], False, True)
         buffer.add(where[2], [1], -1, where[3], False, False)
         buffer.truncate_last_trajectory()
-    with pytest.warns(UserWarning, match="begins bit for bit where the last one ended"):
+    with pytest.warns(UserWarning, match="begins exactly where the last one ended"):
         buffer.add(where[3], [1], -1, where[2], False, False)
 
 

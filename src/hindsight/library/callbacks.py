@@ -34,9 +34,8 @@ class KeepBest:
 
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.path, self.spec = path, spec
-        self.runs = _runs_in(path, spec=spec.model_dump_json(), code=code_of(spec))
-        if _versions_changed(path):
-            self.runs = {}
+        made_by = {"spec": spec.model_dump_json(), "code": code_of(spec)}
+        self.runs = _runs_in(path, made_by, same_packages=True)
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
         if phase != "evaluation":
@@ -55,7 +54,8 @@ class KeepBest:
         if origin is None:
             return
         code = code_of(self.spec)
-        found = _runs_in(self.path.parents[1] / f"{origin['cell']}-{code}.safetensors", code=code)
+        other = self.path.parents[1] / f"{origin['cell']}-{code}.safetensors"
+        found = _runs_in(other, {"code": code})
         self.runs |= {seed: found[seed] for seed in origin["seeds"] if seed in found}
         _write(self.path, self.spec, self.runs)
 
@@ -83,22 +83,21 @@ def _runs_now(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, Kept]:
     }
 
 
-def _runs_in(path: Path, **made_by: str) -> dict[int, Kept]:
-    """Return a policy file's runs by seed; none if it is missing, damaged or made by another."""
+def _runs_in(
+    path: Path, made_by: Mapping[str, str], *, same_packages: bool = False
+) -> dict[int, Kept]:
+    """Return a policy file's runs by seed; none if it is missing, damaged or made by another.
+
+    same_packages: whether other versions of packages than those installed count as another.
+    """
     with suppress(FileError, KeyError, TypeError, ValueError):
         saved = load(path)
         kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
         runs = dict(zip(saved["seeds"], kept, strict=True))
-        if all(saved[key] == value for key, value in made_by.items()):
+        changed = same_packages and changed_versions(saved["versions"])
+        if not changed and all(saved[key] == value for key, value in made_by.items()):
             return runs
     return {}
-
-
-def _versions_changed(path: Path) -> bool:
-    """Whether a policy file's training used other versions of packages than those installed."""
-    with suppress(FileError, KeyError):
-        return bool(changed_versions(load(path)["versions"]))
-    return False
 
 
 def _write(path: Path, spec: CellSpec, runs: Mapping[int, Kept]) -> None:

@@ -46,10 +46,9 @@ JUMPED = (
 )
 #: A warning about an environment that resets by itself.
 RESET = (
-    "an episode begins bit for bit where the last one ended, as in an environment that resets by "
-    "itself: then the last next_obs of an episode is the first observation of the next one, or a "
-    "reset is a step of its own, and rewards of relabelled goals are wrong; pass the observation "
-    "that ended the episode, or leave out gymnasium.wrappers.Autoreset"
+    "an episode begins exactly where the last one ended, as if the environment reset by itself; "
+    "then rewards of relabelled goals can be wrong: pass the observation that ended the episode as "
+    "next_obs, and leave out gymnasium.wrappers.Autoreset"
 )
 NONE = np.zeros(1, bool)
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]

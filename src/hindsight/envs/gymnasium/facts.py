@@ -304,13 +304,14 @@ def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried]) -> str:
         differ[i] = not np.isclose(close, paid[i], rtol=1e-4, atol=1e-6).any()
     if not differ.any():
         return ""
-    factor = paid[np.abs(computed).argmax()] / np.abs(computed).max()
-    factor *= np.sign(computed[np.abs(computed).argmax()])
-    if np.ptp(computed) > 0 and np.allclose(factor * computed, paid, rtol=1e-4, atol=1e-6):
-        raise SpecError(
-            f"{name}: its steps pay {factor:g} times what compute_reward returns, so rewards of "
-            "relabelled goals would be of another size: scale compute_reward, too"
-        )
+    if np.ptp(computed) > 0:
+        largest = int(np.abs(computed).argmax())
+        factor = paid[largest] / computed[largest]
+        if np.allclose(factor * computed, paid, rtol=1e-4, atol=1e-6):
+            raise SpecError(
+                f"{name}: its steps pay {factor:g} times what compute_reward returns, so rewards "
+                "of relabelled goals would be of another size: scale compute_reward, too"
+            )
     first = int(differ.argmax())
     return f"a step's reward was {paid[first]:g}, but compute_reward returns {computed[first]:g}"
 
