@@ -225,7 +225,18 @@ def test_prior_work_on_harder_tasks(findings, cells):
     learn = {(arm, task): sum(np.isfinite(learned(run)[0]) for run in runs[arm, "", task].values())
              for arm in arms for task in tasks}  # fmt: skip
     sums = [sum(learn[arm, task] for task in tasks) for arm in arms]
-    assert sums[2] == sums[3] == max(sums) and max(*sums[:2], *sums[4:]) <= 2
+    assert abs(sums[2] - sums[3]) <= 2 and max(*sums[:2], *sums[4:]) <= 2
+    # "2 runs of 864", "the two arms with weights and switching off end highest", "within 0.17"
+    beyond = [task for task in tasks if not task.startswith(("4", "distance"))]
+    assert sum(learn[arm, task] for arm in arms for task in beyond) == 2
+    assert sum(len(runs[arm, "", task]) for arm in arms for task in beyond) == 864
+    for task in beyond:
+        end = {arm: np.median([run.train["return_mean"].iloc[-1]
+               for run in runs[arm, "", task].values()]) for arm in arms}  # fmt: skip
+        if task.startswith("half-width"):
+            assert max(end.values()) - min(end.values()) <= 0.17
+        else:
+            assert set(sorted(arms, key=end.get)[-2:]) == {"weighted, switched off", "recipe"}
     # "before half of the training episodes succeed"
     stalled = [task for task in tasks if not learn["PPO-HER-2-PPO", task]]
     for task in stalled:
