@@ -221,7 +221,7 @@ def test_prior_work_on_harder_tasks(findings, cells):
             end = np.median([run.train["return_mean"].iloc[-1] for run in own])
             learn = np.isfinite(steps).sum()
             table += [learn, thousands(np.median(steps)) if learn > 8 else f"{end:.2f}"]
-    holds(findings, "On harder tasks, beside prior work", "16 300,000", *table)
+    holds(findings, "On harder tasks, beside prior work", "16 300,000", *table, 2, 864, 0.17)
     learn = {(arm, task): sum(np.isfinite(learned(run)[0]) for run in runs[arm, "", task].values())
              for arm in arms for task in tasks}  # fmt: skip
     sums = [sum(learn[arm, task] for task in tasks) for arm in arms]
