@@ -13,11 +13,7 @@ others import, `pipeline` and `cli`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hindsight.io.processor import choose_kernels
-
-choose_kernels()
-
-from hindsight import specs  # noqa: E402
+from hindsight import specs
 
 if TYPE_CHECKING:
     from hindsight.envs.gymnasium.goal_wrapper import GoalEnvironment
