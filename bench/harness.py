@@ -22,6 +22,7 @@ os.environ.setdefault(
 import torch
 from rich.console import Console
 from rich.table import Table
+from threadpoolctl import threadpool_info
 
 from hindsight.training.cell import prepare_process
 from hindsight.training.record import machine
@@ -91,5 +92,7 @@ def _contend(line: Connection, make: Callable[[], Turn], wall: bool) -> None:
 
 
 def print_machine() -> None:
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    # OPENBLAS_CORETYPE may ask for others than this processor's.
+    kernels = sorted({x["architecture"] for x in threadpool_info() if "architecture" in x})
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "blas": kernels}
     print({**machine(torch.device("cpu")), **versions})
