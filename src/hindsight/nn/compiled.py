@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight.nn.adam import Adam
-from hindsight.nn.numba_cache import compiled
+from hindsight.nn.numba_cache import compiled, kernels
 
 Numbers = NDArray[np.float32]
 Sizes = NDArray[np.int64]
@@ -95,6 +95,20 @@ def _activate(y: Numbers, bias: Numbers, relu: bool) -> None:
                 y[i, j] = tanh(y[i, j] + bias[j])
 
 
+#: OpenBLAS's kernels for AVX-512 multiply matrices without packing them first, which is faster, up
+#: to this product of their three sizes.  256 x 64 x 64 is just above it, and its halves are below.
+_UNPACKED = 1_000_000
+_BLOCK = 128  # rows
+_HAS_UNPACKED = kernels() in ("SkylakeX", "Cooperlake", "SapphireRapids")
+
+
+@compiled
+def _rows_at_once(n: int, n_in: int, n_out: int) -> int:
+    """How many of n samples a product with a weight takes at a time."""
+    halves = _BLOCK * n_in * n_out <= _UNPACKED < n * n_in * n_out
+    return _BLOCK if _HAS_UNPACKED and halves else n
+
+
 @compiled
 def forward(row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu: bool) -> Numbers:
     """Outputs [n, out] of a network for the n inputs at the beginning of `layers`.
@@ -115,7 +129,17 @@ def forward(row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu
         x = layers[at : at + n * n_in].reshape(n, n_in)
         at += most * n_in
         y = layers[at : at + n * n_out].reshape(n, n_out)
-        np.dot(x, weight.T, y)
+        rows = _rows_at_once(n, n_in, n_out)
+        if rows == n:
+            np.dot(x, weight.T, y)
+        else:
+            turned = np.empty((n_in, n_out), np.float32)  # x @ W is faster than x @ W.T
+            for j in range(n_out):
+                for k in range(n_in):
+                    turned[k, j] = weight[j, k]
+            for begin in range(0, n, rows):
+                end = min(begin + rows, n)
+                np.dot(x[begin:end], turned, y[begin:end])
         if i < last:
             _activate(y, bias, relu)
         else:
@@ -165,9 +189,16 @@ def backward(
         at -= most * n_in
         d = delta[here, : n * n_out].reshape(n, n_out)
         weights = slice(place + n_out, place + n_out * (n_in + 1))
+        rows = _rows_at_once(n, n_in, n_out)
         if len(grad):
             x = layers[at : at + n * n_in].reshape(n, n_in)
-            np.dot(d.T, x, grad[weights].reshape(n_out, n_in))
+            d_weight = grad[weights]
+            np.dot(d[:rows].T, x[:rows], d_weight.reshape(n_out, n_in))
+            for begin in range(rows, n, rows):
+                end = min(begin + rows, n)
+                part = np.dot(d[begin:end].T, x[begin:end]).reshape(-1)
+                for j in range(len(part)):
+                    d_weight[j] += part[j]
             d_bias = grad[place : place + n_out]
             d_bias[:] = 0
             for sample in range(n):
@@ -176,7 +207,10 @@ def backward(
         if i > 0 or not len(grad):
             here = 1 - here
             before = delta[here, : n * n_in]
-            np.dot(d, row[weights].reshape(n_out, n_in), before.reshape(n, n_in))
+            weight, d_x = row[weights].reshape(n_out, n_in), before.reshape(n, n_in)
+            for begin in range(0, n, rows):
+                end = min(begin + rows, n)
+                np.dot(d[begin:end], weight, d_x[begin:end])
             if i > 0:
                 _activation_gradient(before, layers[at : at + n * n_in], relu)
     return delta[here, : n * sizes[0]].reshape(n, sizes[0])

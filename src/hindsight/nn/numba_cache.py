@@ -118,6 +118,13 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
+@cache
+def kernels() -> str:
+    """What OpenBLAS calls the processor that its kernels are for; "" for another library."""
+    libraries = _blas().info()
+    return next((x["architecture"] for x in libraries if "architecture" in x), "")
+
+
 _threads = 1
 
 
@@ -141,7 +148,7 @@ def for_each_run(runs: int, work: Callable[[int], None]) -> None:
 
 @cache
 def folder() -> Path | None:
-    """Cache folder for this processor's machine code; None if there is no writable one.
+    """Cache folder for this processor's machine code and kernels; None if there is no writable one.
 
     It must be the user's alone: Numba's files are pickles, which run code.
     """
@@ -149,7 +156,7 @@ def folder() -> Path | None:
 
     with suppress(OSError, RuntimeError):  # no home folder, a read-only one, or another user's
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        processor: str = get_host_cpu_name()
+        processor = f"{get_host_cpu_name()}-{kernels()}"
         path = Path(caches) / "hindsight" / "numba" / processor
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
