@@ -193,12 +193,14 @@ def backward(
         if len(grad):
             x = layers[at : at + n * n_in].reshape(n, n_in)
             d_weight = grad[weights]
-            np.dot(d[:rows].T, x[:rows], d_weight.reshape(n_out, n_in))
-            for begin in range(rows, n, rows):
+            part = np.empty(len(d_weight) if rows < n else 0, np.float32)
+            for begin in range(0, n, rows):
                 end = min(begin + rows, n)
-                part = np.dot(d[begin:end].T, x[begin:end]).reshape(-1)
-                for j in range(len(part)):
-                    d_weight[j] += part[j]
+                to = part if begin > 0 else d_weight
+                np.dot(d[begin:end].T, x[begin:end], to.reshape(n_out, n_in))
+                if begin > 0:
+                    for j in range(len(part)):
+                        d_weight[j] += part[j]
             d_bias = grad[place : place + n_out]
             d_bias[:] = 0
             for sample in range(n):
