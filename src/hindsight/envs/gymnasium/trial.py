@@ -29,9 +29,9 @@ from hindsight.specs.spaces import Actions, Array, action_of
 SUCCESS_KEYS = ("is_success", "success")
 #: How an environment's own step limit is found: so many truncated episodes of one length, within
 #: so many steps and seconds.
-LIMIT_EPISODES, LIMIT_STEPS, LIMIT_SECONDS = 3, 10_000, 3.0
+LIMIT_EPISODES, LIMIT_STEPS, LIMIT_SECONDS = 3, 10_000, 2.0
 #: Steps and resets of a trial, and the seconds after which it decides nothing.
-STEPS, RESETS, SECONDS = 100, 20, 3.0
+STEPS, RESETS, SECONDS = 100, 20, 2.0
 #: Distances of the goals moved towards the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 #: Resets that show where the goal is held, and objects in which it is looked for, nearest first.
