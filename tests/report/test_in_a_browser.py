@@ -95,11 +95,14 @@ def test_on_a_telephone_claims_are_lines_and_wide_figures_scroll(project, tmp_pa
       const cells = [...page.querySelectorAll("table.claims td")].map(box);
       const wide = [...page.querySelectorAll("figure.wide")].map((x) =>
         [box(x.querySelector("img")).width, box(x).width, x.querySelector("img").complete]);
-      return [cells, wide, page.querySelector("#name a").textContent];"""
-    cells, wide, name = framed(project.html, tmp_path, (390, 844), question)
+      const advice = page.querySelector("#which ~ .scroll");
+      return [cells, wide, page.querySelector("#name a").textContent,
+              [advice.scrollWidth, advice.clientWidth]];"""
+    cells, wide, name, advice = framed(project.html, tmp_path, (390, 844), question)
     assert len(cells) > 60 and all(c["left"] >= 0 and c["right"] <= 390 for c in cells)
     assert min(c["width"] for c in cells) > 300 and name == "hindsight"
     assert wide and all(image > 900 and figure < 390 for image, figure, _ in wide)
+    assert advice[0] <= advice[1] < 390
 
 
 def test_the_page_s_policy_lets_no_script_run(project, tmp_path):
