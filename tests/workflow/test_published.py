@@ -20,7 +20,7 @@ def test_the_scoreboard_in_the_repository_is_that_of_the_published_results(publi
 
 def test_the_page_is_of_moderate_size_and_its_links_lead_somewhere(published_project):
     path = published_project / "figures/published/report.html"
-    assert path.stat().st_size < 6_000_000
+    assert path.stat().st_size < 5_000_000
     links = {
         unescape(target).partition("#")[0]
         for target in re.findall(r'<a href="([^"#][^"]*)"', path.read_text(encoding="utf-8"))

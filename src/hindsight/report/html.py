@@ -140,10 +140,10 @@ class Page:
 
 
 def webp(path: Path) -> str:
-    """Return a figure as a data: URL, a quarter as large as its file, which it links to."""
+    """Return a figure as a data: URL, a fifth as large as its file, which it links to."""
     made = io.BytesIO()
     with Image.open(path) as image:
-        image.convert("RGB").save(made, "WEBP", quality=75)
+        image.convert("RGB").save(made, "WEBP", quality=45)
     return data("webp", made.getvalue())
 
 
