@@ -48,3 +48,8 @@ def read_verdicts(path: Path) -> list[Verdict]:
 @pytest.fixture(scope="session")
 def findings():
     return (ROOT / "docs/findings.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def plans():
+    return (ROOT / "docs/plans.md").read_text(encoding="utf-8")
