@@ -120,8 +120,9 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         seeds[panel.ax] = _seeds(panel, here)
     if len(set(seeds.values()) - {""}) > 1:  # else the subtitle says all
         for ax, text in seeds.items():
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # over curves
             ax.text(0.03, 0.96, text, transform=ax.transAxes, va="top", color=style.FAINT,
-                    size=7, zorder=5)  # fmt: skip
+                    size=7, zorder=5, bbox=box)  # fmt: skip
     more = [
         style.Look(style.FAINT, "none", marker).handle(label, markeredgewidth=1.5)
         for end, (marker, label) in ENDS.items()
