@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.relabel.goals import STRATEGIES, choose, choose_on
+from hindsight.relabel.goals import STRATEGIES, choose, choose_on, must_stay
+from hindsight.specs.errors import SpecError
 from hindsight.specs.replay import GOAL_STRATEGIES, EpisodeStrategy
 from tests.contract.cells import TASKS, cell
 from tests.contract.test_algorithms import runs
@@ -52,3 +53,14 @@ def test_it_trains(algorithm, name, fidelity):
     assert (made.rows != before).any(1).all()
     if algorithm == "ppo":
         assert (columns["relabelled_share"] > 0).all()
+
+
+@pytest.mark.parametrize("chosen", [
+    lambda step, before, left, uniform: step + left,
+    lambda step, before, left, uniform: step - before - 1,
+    lambda step, before, left, uniform: step + 0.5,
+    lambda step, before, left, uniform: np.nan,
+])  # fmt: skip
+def test_a_strategy_that_leaves_its_episode_is_an_error_at_import(chosen):
+    with pytest.raises(SpecError, match=r"'mine' chose step .* it must choose one of these"):
+        must_stay({**STRATEGIES, "mine": chosen})

@@ -23,7 +23,7 @@ from hindsight import DQN, PPO, SAC, TD3
 from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training.cell import Execution, train_cell
 from tests.envs.corridor import Corridor
 from tests.support.curves import CLOCKS
@@ -190,6 +190,10 @@ def test_predictions_are_those_of_the_latest_parameters_and_random_if_asked():
             | {"observation": np.zeros((3, 1, 3))},
             "of the same length$",
         ),
+        ({"desired_goal": np.float32([0, np.nan])}, "desired_goal must hold finite numbers"),
+        ({"desired_goal": np.float64([0, 1e300])}, "desired_goal must hold finite numbers"),
+        ({"desired_goal": np.array([0, 1j])}, "desired_goal must hold finite numbers"),
+        ({"desired_goal": np.array(["a", "b"])}, "desired_goal must hold finite numbers"),
     ],
 )
 def test_an_observation_that_does_not_fit_is_an_error(change, words):
@@ -489,3 +493,17 @@ def test_importing_the_package_imports_nothing_large():
     assert hindsight.__version__[0].isdigit()
     with pytest.raises(AttributeError, match="no attribute 'A2C'"):
         _ = hindsight.A2C
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda model: model.evaluate(1, seed=-1), "seed: -1 is not allowed"),
+    (lambda model: model.evaluate(1, seed=None), "seed: None is not allowed"),
+    (lambda model: model.parameters([0]), r"run: \[0\] is not allowed; choose from"),
+    (lambda model: model.parameters(which={}), "which: {} is not allowed; choose from best, last"),
+    (lambda _: SAC("Corridor-v0", env_kwargs=3), "env_kwargs: 3 is not allowed; it must be a dict"),
+    (lambda _: SAC("Corridor-v0", preset=3), "unknown preset 3"),
+    (lambda _: SAC(lambda: 1 / 0), "failed: ZeroDivisionError: division by zero"),
+])  # fmt: skip
+def test_a_wrong_argument_is_one_sentence(call, words):
+    with pytest.raises((SpecError, EnvironmentFailure), match=words):
+        call(small())

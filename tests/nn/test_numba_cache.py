@@ -1,6 +1,7 @@
 """Compiled functions, and the folder in which their machine code is kept."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from filelock import FileLock
 
 from hindsight.nn.numba_cache import ENABLED, folder
 from tests.support.commands import hindsight
+from tests.support.configuration import ROOT
 from tests.support.curves import the_curves
 
 #: Steps of SAC, which calls many compiled functions, and velocities of a prey, which are one entry
@@ -176,3 +178,23 @@ def test_without_a_cache_each_process_compiles_and_says_so(tmp_path: Path, why: 
         return
     assert out.split() == ["False"] * 2
     assert said.count("\n") == 1 and "in each process" in said and "once" not in said
+
+
+@pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
+def test_machine_code_of_an_edited_text_is_not_kept(
+    tmp_path: Path,
+) -> None:
+    """It would pass for that of the new text."""
+    shutil.copytree(ROOT / "src/hindsight", tmp_path / "hindsight")
+    program = """
+import numpy as np
+from hindsight.envs import prey
+with open(prey.__file__, "a") as source:
+    source.write("EDITED = 1")
+prey.velocities("repel", np.ones((50, 3), np.float32), np.ones((50, 8), np.float32), False)
+"""
+    ran = started(tmp_path / "caches", program, PYTHONPATH=str(tmp_path))
+    told = ran.communicate()[1]
+    assert ran.returncode == 0, told
+    assert told == "prey.py changed since this process began: what it compiles now is not kept\n"
+    assert not [*(tmp_path / "caches").rglob("*.nb*")]

@@ -16,6 +16,7 @@ import pytest
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about, file_sha256
 from hindsight.io.files import FileError
+from hindsight.io.records import Making
 from hindsight.pipeline.publish import policies_of, publish, publish_policy, write_policy
 from hindsight.specs.code import file_name
 from hindsight.specs.config import PUBLISHED, TRAINED, Config
@@ -191,9 +192,10 @@ def test_a_publication_that_is_killed_is_completed_by_the_same_call(small, monke
     config, spec = small
     list(publish(config))
     curves = TRAINED / "cells" / f"{file_name(spec)}.parquet"
-    write_curves(curves, pq.read_table(curves), {**about(curves), "evaluation_seconds": 0.5})
     policies = policies_of(curves)
     save(policies, {**(saved := load(policies)), "rows": saved["rows"] + 1})
+    of_another = {"evaluation_seconds": 0.5, "policies": file_sha256(policies)}
+    write_curves(curves, pq.read_table(curves), {**about(curves), **of_another})
     if not acts:  # so the published one is of other curves
         policies.unlink()
     shutil.copytree(PUBLISHED, "before")
@@ -252,3 +254,17 @@ def test_publishing_the_policy_of_a_cell_of_no_experiment(small):
     policies_of(curves).unlink()
     with pytest.raises(FileError, match=r"No such file|cannot be read"):
         publish_policy(curves)
+
+
+def test_episodes_that_no_job_made_are_not_published(small):
+    """Nor anything else."""
+    config, _ = small
+    episodes = TRAINED / "tables" / config.source / "environment/episodes.npz"
+    episodes.parent.mkdir(parents=True)
+    episodes.write_text("not an archive")
+    with pytest.raises(FileError, match=r"episodes.npz: no job of this project made it as it is"):
+        list(publish(config))
+    assert not PUBLISHED.exists()
+    Making("episodes", ()).record(episodes)
+    list(publish(config))
+    assert (PUBLISHED / "environment/episodes.npz").read_text() == "not an archive"

@@ -472,3 +472,17 @@ def test_files_of_another_buffer(tmp_path, other, message):
     buffer.save(tmp_path / "buffer.safetensors")
     with pytest.raises(FileError, match="was saved from a buffer with"):
         saved.load(tmp_path / "buffer.safetensors")
+
+
+@pytest.mark.parametrize("index", [[900], [-1], [10**6], [5], [[0]], [0.0]])
+def test_only_finished_transitions_can_be_asked_for(index):
+    """Five steps of a finished episode, and one of an open one."""
+    buffer = HindsightReplayBuffer(1000, Numbered(1), seed=0)
+    for step in range(6):
+        add(buffer, np.array([step]), np.array([step == 4]), np.array([False]))
+    assert len(buffer.sample_at(np.arange(5), np.full((5, 2), 0.5)).rewards) == 5
+    with pytest.raises(ValueError, match="all must be of finished transitions"):
+        buffer.sample_at(np.array(index), np.full((1, 2), 0.5))
+    for uniform in ([[0.5]], [[0.5, np.nan]], [[0.5, 1.0]]):
+        with pytest.raises(ValueError, match=r"numbers \[1, 2\] in \[0, 1\)"):
+            buffer.sample_at(np.array([0]), np.array(uniform))

@@ -1,6 +1,8 @@
 """A user's own environment: its source and what it imports count as its cells' code."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,9 +13,12 @@ from typer.testing import CliRunner
 from hindsight.cli import app
 from hindsight.io.checksums import about
 from hindsight.specs import own_code
+from hindsight.specs.base import Spec, subclasses_by
+from hindsight.specs.errors import SpecError
 from hindsight.specs.own_code import digest_of, versions_beneath, versions_of
 from tests.conftest import forget
 from tests.envs.corridor import Corridor
+from tests.support.configuration import ROOT
 
 MINE = """
 import gymnasium as gym
@@ -100,3 +105,44 @@ def test_an_installed_environment_has_a_version_instead():
     assert {"mujoco", "gymnasium"} <= versions_beneath(*reach).keys()
     assert digest_of("Corridor-v0", Corridor) != ""
     assert "gymnasium" in json.dumps(versions_of("Corridor-v0", Corridor))
+
+
+def test_an_environment_that_is_edited_while_a_training_starts_trains_nothing(folder):
+    """Even if the edit is undone before anything could compare contents."""
+    program = f"""
+import pathlib, sys
+from hindsight.cli import main
+from hindsight.specs.gymnasium import GymnasiumSpec
+made, source = GymnasiumSpec._can_be_made, pathlib.Path("paying.py")
+before = source.read_text()
+source.write_text(before + "# edited")
+sys.argv = ["hindsight", *{TRAIN!r}]
+import hindsight.specs.own_code as own_code
+noted = own_code.note
+def note(name):
+    noted(name)
+    source.write_text(before)
+own_code.note = note
+import hindsight.specs.gymnasium as gymnasium_specs
+gymnasium_specs.note = note
+main()
+"""
+    path = os.pathsep.join((str(ROOT), str(ROOT / "src"), str(folder)))
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         env={**os.environ, "PYTHONPATH": path}, check=False)  # fmt: skip
+    assert ran.returncode == 1
+    assert "paying.py changed while this training began; type the same command" in ran.stderr
+    assert not [*folder.rglob("*.parquet")]
+
+
+def test_two_specifications_of_one_name_are_an_error(tmp_path, monkeypatch):
+    (tmp_path / "kinds").mkdir()
+    (tmp_path / "kinds/__init__.py").touch()
+    for name in ("first", "second"):
+        text = "from hindsight.specs.base import Spec\nclass One(Spec):\n    name: str = 'same'\n"
+        (tmp_path / f"kinds/{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        SpecError, match=r"kinds.second: One has the name 'same', which kinds.first has"
+    ):
+        subclasses_by("kinds", [str(tmp_path / "kinds")], Spec, "name")

@@ -52,7 +52,9 @@ def as_of_other_code(path: Path) -> None:
     rewrite(path, code="0123456789ab")
 
 
-@pytest.mark.parametrize("what", ["code", "curves", "policies", "another's policies", "truncated"])
+@pytest.mark.parametrize(
+    "what", ["code", "curves", "policies", "another's policies", "older policies", "truncated"]
+)
 def test_only_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, what):
     path = train_cell(SPEC, tmp_path)
     before = path.stat().st_mtime_ns
@@ -67,6 +69,8 @@ def test_only_what_cannot_be_believed_is_trained_again(tmp_path, trained_seeds, 
         as_of_other_code(path)
     elif what == "truncated":
         os.truncate(path, path.stat().st_size // 2)
+    elif what == "older policies":  # of another training of the same cell
+        save(policy, {**(saved := load(policy)), "rows": saved["rows"] + 1})
     elif what == "another's policies":  # of the same number of parameters
         other = SPEC.model_copy(
             update={"algorithm": SPEC.algorithm.model_copy(update={"learning_rate": 0.01})}

@@ -14,7 +14,7 @@ from gymnasium.wrappers import TimeLimit
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import SpecError, others_code
+from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.gymnasium import NAMESPACE
 
 #: A gymnasium id, a function that creates an environment, or an environment.
@@ -30,6 +30,8 @@ def environment_values(
 
     An instance that gymnasium made is recreated from its id and arguments; any other is copied.
     """
+    if not isinstance(env_kwargs, Mapping | None):
+        raise SpecError(f"env_kwargs: {env_kwargs!r} is not allowed; it must be a dictionary")
     kwargs = dict(env_kwargs or {})
     for key, value in kwargs.items():
         if _read_back({key: value}) is None:
@@ -97,8 +99,13 @@ def _read_back(values: dict[str, Any]) -> Any:
 
 def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any]) -> str:
     """Register a function with gymnasium; returns its new id."""
-    with others_code(str(make)):
-        made = make(**kwargs)
+    try:
+        with others_code(str(make)):
+            made = make(**kwargs)
+    except EnvironmentFailure:
+        raise
+    except Exception as error:
+        raise EnvironmentFailure.of(f"env: {make!r} failed", error) from error
     if not isinstance(made, gym.Env):
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")
     name = re.sub(r"\W", "", type(made.unwrapped).__name__) or "Environment"

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -546,12 +547,17 @@ class Model:
 
     def parameters(self, run: int | None = None, which: Which = "best") -> torch.Tensor:
         """Return a run's parameters [parameter], for observations that are not standardised."""
-        run = self.best_run if run is None else run
-        if run not in self.seeds:
-            raise SpecError(f"run: {run} is not allowed; choose from {self.seeds}")
-        if which not in self._rows:
-            raise SpecError(f"which: {which!r} is not allowed; choose from best, last")
+        run = self._chosen(run, which)
         return self._rows[which][self.seeds.index(run)].clone()
+
+    def _chosen(self, run: int | None, which: Which) -> int:
+        """The seed of a run, None being the best; raises SpecError for an unknown one."""
+        run = self.best_run if run is None else run
+        if not isinstance(run, Integral) or run not in self.seeds:
+            raise SpecError(f"run: {run!r} is not allowed; choose from {self.seeds}")
+        if not isinstance(which, str) or which not in self._rows:
+            raise SpecError(f"which: {which!r} is not allowed; choose from best, last")
+        return int(run)
 
     def policy(self, run: int | None = None, which: Which = "best") -> Policy:
         """Return a run's deterministic policy as a `torch.nn.Module` (`library.policy.Policy`)."""
@@ -583,7 +589,7 @@ class Model:
             self._file.must_draw()
         spaces = self._spaces[0]
         must_fit(observation, spaces)
-        key = (deterministic, self.best_run if run is None else run, which)
+        key = (deterministic, self._chosen(run, which), which)
         if key not in self._actors:
             if deterministic:
                 self._actors[key] = self.policy(run, which).numpy

@@ -48,6 +48,9 @@ def must_fit(observation: Any, spaces: Mapping[str, gymnasium.Space[Any]]) -> No
             raise SpecError(
                 f"observation: {key} has shape {found}; it must be {shape}, or ({more}) for a batch"
             )
+        values, most = np.asarray(observation[key]), np.finfo(np.float32).max
+        if values.dtype.kind not in "biuf" or not (np.abs(values) <= most).all():
+            raise SpecError(f"observation: {key} must hold finite numbers, as float32 has them")
         batched.add(found[: len(found) - len(shape)])
     if len(batched) > 1:
         raise SpecError(

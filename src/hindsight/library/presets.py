@@ -31,7 +31,7 @@ def keys_of(preset: str | None, algorithm: str, environment: str) -> dict[str, A
         return keys
     known = presets()
     if preset not in known:
-        meant = guess(preset, known) or f"; choose from {', '.join(known)}"
+        meant = guess(str(preset), known) or f"; choose from {', '.join(known)}"
         raise SpecError(f"unknown preset {preset!r}{meant}")
     kinds = {name: keys for name, keys in known[preset].items() if name != "tuned_on"}
     if algorithm not in kinds:

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numba
 from filelock import FileLock
 
-from hindsight.io.fingerprint import fingerprint
+from hindsight.io.fingerprint import fingerprint, import_all
 from hindsight.io.interruption import awaited
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -169,8 +169,7 @@ class Locator:
     """Numba's interface to a cache, keyed by a function's code instead of its source's path."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        outermost = function.__qualname__.partition(".")[0]
-        self.code = fingerprint(f"{function.__module__}:{outermost}")
+        self.code = fingerprint(_root(function))
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source: str) -> "Locator":
@@ -188,6 +187,11 @@ class Locator:
 
     #: Part of the cache files' names.
     get_disambiguator = get_source_stamp
+
+
+def _root(function: Callable[..., Any]) -> str:
+    """The top-level definition that a function is part of, as a fingerprint's root."""
+    return f"{function.__module__}:{function.__qualname__.partition('.')[0]}"
 
 
 #: Threads that wait for another one's compiler would count its time again.
@@ -229,6 +233,11 @@ def _kept(function: Callable[..., Any]) -> Iterator[bool]:
         if trains:
             why = "no cache folder of yours can be written, but XDG_CACHE_HOME can name one"
             _say(f"{COMPILING.format('in each process')} ({why})")
+        yield False
+        return
+    if changed := import_all(_root(function)):  # machine code of the old text, with the new key
+        edited = ", ".join(path.name for path in changed)
+        _say(f"{edited} changed since this process began: what it compiles now is not kept")
         yield False
         return
     before = CONFIG.CACHE_LOCATOR_CLASSES

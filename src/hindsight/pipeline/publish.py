@@ -17,6 +17,7 @@ from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import file_sha256
 from hindsight.io.files import FileError, as_json, write_if_changed, write_whole
+from hindsight.io.records import read_record, record_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.config import EPISODES, MAIN_EXPERIMENT, PUBLISHED, TRAINED, Config
 from hindsight.specs.from_file import cell_of
@@ -52,6 +53,10 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, ())}
     acting = {name for name in main if (path := found.get(name)) and policies_of(path).exists()}
     drawn = trained / "tables" / plan.config.source / EPISODES
+    own = record_of(TRAINED / "tables" / plan.config.source / EPISODES).relative_to(TRAINED)
+    made = read_record(trained / own).get("outputs", {}).values()
+    if drawn.exists() and file_sha256(drawn) not in made:
+        raise FileError(f"{drawn}: no job of this project made it as it is; delete it")
     # What is written anew may differ from the manifest, if an earlier publication was killed.
     anew = {policies_of(cells[name]) for name in acting}
     anew |= {PUBLISHED / EPISODES} if drawn.exists() else set()
@@ -161,7 +166,7 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:
     damaged file.
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
-    if not is_policy_of(spec, cell.metadata["code"], saved):
+    if not is_policy_of(spec, cell.metadata, saved, policies_of(curves)):
         raise FileError(f"{policies_of(curves)}: is not of the training that {curves} is of")
     runs = pd.DataFrame(reduce_cell(cell).runs)
     ranks = runs.sort_values(["final_evaluation_return", "final_evaluation_success", "seed"])

@@ -6,6 +6,8 @@ chooses. Steps are integer indices in temporal order.
 The strategy `random`, a goal of any episode, needs the whole buffer and is implemented there.
 """
 
+from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any, get_args
 
 import numpy as np
@@ -14,7 +16,7 @@ from numba import types
 from torch import Tensor
 
 from hindsight.nn.numba_cache import FirstClass, first_class
-from hindsight.specs.errors import must_agree
+from hindsight.specs.errors import SpecError, must_agree
 from hindsight.specs.replay import EpisodeStrategy
 
 #: A strategy: `(step, before, left, uniform)` returns the step, as a whole number, whose achieved
@@ -48,6 +50,21 @@ STRATEGIES: dict[EpisodeStrategy, FirstClass] = {
     "episode": episode,
 }
 must_agree("goal strategy", get_args(EpisodeStrategy), STRATEGIES)
+
+
+def must_stay(strategies: Mapping[Any, Callable[..., Any]]) -> None:
+    """Raise SpecError if a strategy chooses a step outside of the episode."""
+    cases = product((0, 1, 4), (1, 2, 5), (0.0, 0.5, 1 - 2.0**-53))
+    for (name, strategy), (before, left, uniform) in product(strategies.items(), cases):
+        chosen = float(strategy(7, before, left, uniform))
+        if not (7 - before <= chosen < 7 + left and chosen.is_integer()):
+            raise SpecError(
+                f"the goal strategy {name!r} chose step {chosen:g} for step 7 of an episode of "
+                f"steps {7 - before} to {6 + left}: it must choose one of these"
+            )
+
+
+must_stay(STRATEGIES)
 
 
 def choose(strategy: EpisodeStrategy, step: Any, before: Any, left: Any, uniform: Any) -> Any:

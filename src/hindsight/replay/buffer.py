@@ -349,6 +349,14 @@ class ReplayBuffer:
         number += np.take_along_axis(self.oldest - (up_to - count), env, axis=1)
         return number % self.n_slots + np.take_along_axis(self._first_slot, env, axis=1)
 
+    def holds(self, index: Index) -> NDArray[np.bool_]:
+        """Whether finished transitions of the first run are stored at `index` [sample]."""
+        inside = (index >= 0) & (index < self.n_envs * self.n_slots)
+        env, slot = np.divmod(np.where(inside, index, 0), self.n_slots)
+        age = (slot - self.oldest[0][env]) % self.n_slots
+        there: NDArray[np.bool_] = inside & (age < self.finished()[0][env])
+        return there
+
     def gather(self, index: Index) -> Tensor:
         """Copy the rows [..., width] of the transitions `index` [...]."""
         rows = self._flat_rows.index_select(0, self._on_device(index.ravel()))

@@ -412,8 +412,16 @@ class HindsightReplayBuffer(FieldBuffer):
         return self._out(*self._drawn(batch_size, beta))
 
     def sample_at(self, indexes: Index, uniform: Numbers) -> Sample:
-        """Return the batch of transitions `indexes` [sample]; see `ReplayBuffer.read`."""
-        return self._out(self._read(indexes, uniform), None, indexes)
+        """Return the batch of transitions `indexes` [sample]; see `ReplayBuffer.read`.
+
+        ValueError for indexes at which no finished transition is stored, or numbers outside [0, 1).
+        """
+        index, numbers, ring = np.asarray(indexes), np.asarray(uniform), self.ring
+        if index.ndim != 1 or index.dtype.kind not in "iu" or not ring.holds(index).all():
+            raise ValueError("indexes: all must be of finished transitions that are stored")
+        if numbers.shape != (len(index), 2) or not ((numbers >= 0) & (numbers < 1)).all():
+            raise ValueError(f"uniform: numbers [{len(index)}, 2] in [0, 1) are needed")
+        return self._out(self._read(index, numbers), None, index)
 
     def _out(self, rows: Rows, weights: Array | None, indexes: Index) -> Sample:
         fields = self.fields

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from hindsight.specs.errors import guess, shortened, validated
+from hindsight.specs.errors import SpecError, guess, shortened, validated
 
 if TYPE_CHECKING:
     import gymnasium
@@ -220,11 +220,17 @@ def subclasses_by(
     package: str, path: Sequence[str], base: type[Kind], field: str
 ) -> dict[str, type[Kind]]:
     """The subclasses of `base` that a package's modules define, by the default of their `field`."""
-    found = {}
+    found = dict[str, type[Kind]]()
     for name in sorted(module.name for module in pkgutil.iter_modules(path)):
         module = importlib.import_module(f"{package}.{name}")
         for kind in vars(module).values():
             own = isinstance(kind, type) and kind.__module__ == module.__name__
             if own and issubclass(kind, base):
-                found[kind.model_fields[field].default] = kind
+                own_name = kind.model_fields[field].default
+                if own_name in found:
+                    raise SpecError(
+                        f"{module.__name__}: {kind.__name__} has the {field} {own_name!r}, which "
+                        f"{found[own_name].__module__} has: each needs one of its own"
+                    )
+                found[own_name] = kind
     return found

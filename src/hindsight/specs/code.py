@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from hindsight.io.files import FileError
 from hindsight.io.fingerprint import fingerprint, import_all
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.gymnasium import GymnasiumSpec, is_known, registered
+from hindsight.specs.own_code import changed_since_noted
 
 
 def file_name(spec: CellSpec) -> str:
@@ -34,7 +36,11 @@ def import_code(spec: CellSpec) -> None:
 
     Raises FileError if some of it changed since this process began.
     """
-    if changed := import_all(*_roots(spec)):
+    environment, changed = spec.environment, import_all(*_roots(spec))
+    if isinstance(environment, GymnasiumSpec) and not is_known(environment.id):
+        entry = registered(environment.id).entry_point
+        changed = [*changed, *changed_since_noted(environment.id, entry)]
+    if changed:
         raise FileError(
             f"{', '.join(map(str, changed))} changed while this training began; type the same "
             "command again"

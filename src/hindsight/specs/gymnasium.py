@@ -28,7 +28,7 @@ from hindsight import specs
 from hindsight.specs.base import MOST, EnvironmentSpec, Few, Success
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
-from hindsight.specs.own_code import digest_of, versions_of
+from hindsight.specs.own_code import digest_of, note, versions_of
 from hindsight.specs.robots import cache_joint_addresses
 from hindsight.specs.spaces import Actions, action_choices
 
@@ -347,6 +347,8 @@ def _outdated(name: str, error: Exception) -> str:
 def _import(module: str, name: str) -> None:
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)  # the user's own environment may be here
+    if module not in sys.modules:
+        note(name)
     with others_code(name):
         try:
             importlib.import_module(module)

@@ -39,6 +39,28 @@ def digest_of(name: str, entry_point: Any) -> str:
     return hashlib.sha256(b"".join(sorted(digests))).hexdigest() if digests else ""
 
 
+def note(name: str) -> None:
+    """Note how the files of an environment's module are, before it is imported."""
+    for path in _files(name, None):
+        _as_noted(path)
+
+
+def changed_since_noted(name: str, entry_point: Any) -> list[Path]:
+    """The environment's own source files that are no longer as when they were noted."""
+    return sorted(path for path in _files(name, entry_point) if _as_noted(path) != _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """When a file was last changed, and its size; None: there is no such file."""
+    with suppress(OSError):
+        now = path.stat()
+        return now.st_mtime_ns, now.st_size
+    return None
+
+
+_as_noted = cache(_stamp)  # what the first call found
+
+
 def versions_of(name: str, entry_point: Any) -> dict[str, str]:
     """Versions of the installed packages that define the environment or that its source imports."""
     modules = set(_roots(name, entry_point))
@@ -108,7 +130,8 @@ def _places(module: str) -> Iterator[tuple[Path, str]]:
         name = f"{name}.{part}" if name else part
         spec = None
         with suppress(ImportError, ValueError):
-            spec = PathFinder.find_spec(name, folders) if folders else find_spec(name)
+            # By its last part, since the parent need not be imported yet.
+            spec = PathFinder.find_spec(part, folders) if folders else find_spec(name)
         if spec is None:
             return
         if spec.has_location and spec.origin:

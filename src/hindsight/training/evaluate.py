@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,6 +134,8 @@ def _episodes(
     any_success: bool,
     environment: EnvironmentSpec | None = None,
 ) -> Evaluation:
+    if not isinstance(seed, Integral) or seed < 0:
+        raise SpecError(f"seed: {seed!r} is not allowed; it must be a whole number, at least 0")
     played = [episode(act, env, seed + e, environment, any_success=any_success) for e in range(n)]
     returns, lengths, successes = np.array(played, np.float64).T
     means = float(returns.mean()), float(returns.std()), float(successes.mean())

@@ -19,7 +19,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from hindsight.io.checkpoints import load
-from hindsight.io.checksums import about, is_whole, read_table
+from hindsight.io.checksums import about, file_sha256, is_whole, read_table
 from hindsight.specs.cell import CellSpec, hash_of
 from hindsight.specs.code import file_name, identity_of
 from hindsight.training.curves import as_arrow
@@ -51,11 +51,12 @@ def load_trained(root: Path, spec: CellSpec) -> TrainedRuns | None:
         return None
     try:
         table = read_table(path)
-        saved = load(root / "policies" / f"{name}.safetensors")
+        policies_at = root / "policies" / f"{name}.safetensors"
+        saved = load(policies_at)
         if not is_whole(table):
             return None
         policies = dict(zip(saved["seeds"], saved["rows"], strict=True))
-        if not is_policy_of(spec, found["code"], saved):
+        if not is_policy_of(spec, found, saved, policies_at):
             return None
         runs = list(found["runs"])
         origin = {"cell": spec.name, **{key: found[key] for key in ("machine", "versions")}}
@@ -65,12 +66,15 @@ def load_trained(root: Path, spec: CellSpec) -> TrainedRuns | None:
     return TrainedRuns(table.replace_schema_metadata(), policies, runs, seconds, origin)
 
 
-def is_policy_of(spec: CellSpec, code: str, saved: dict[str, Any]) -> bool:
-    """Whether a policy file's content belongs to a cell that this code trained.
+def is_policy_of(spec: CellSpec, curves: dict[str, Any], saved: dict[str, Any], path: Path) -> bool:
+    """Whether a policy file, with content `saved`, is of the training that curves are of.
+
+    curves: their metadata; the file's digest in it is new in version 1.1.
 
     Raises KeyError, TypeError, ValueError or AttributeError if it is not a policy file's.
     """
-    return (hash_of(json.loads(saved["spec"])), saved.get("code")) == (spec.hash, code)
+    same = (hash_of(json.loads(saved["spec"])), saved.get("code")) == (spec.hash, curves["code"])
+    return same and curves.get("policies") in (None, file_sha256(path))
 
 
 def changed_versions(recorded: dict[str, str]) -> str:

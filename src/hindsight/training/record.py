@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from hindsight.io.checkpoints import load, save, shapes
+from hindsight.io.checksums import file_sha256
 from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import identity_of
@@ -121,8 +122,9 @@ class Record:
         policies = self.reused.policies | self.policies
         kept = sorted(policies)
         rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
+        path = self.path("policies", ".safetensors")
         save(
-            self.path("policies", ".safetensors"),
+            path,
             {
                 "spec": self.spec.model_dump_json(),
                 "code": self.identity["code"],
@@ -130,7 +132,8 @@ class Record:
                 "rows": rows,
             },
         )
-        write_curves(self.path("cells", ".parquet"), self._table(), self._metadata())
+        metadata = {**self._metadata(), "policies": file_sha256(path)}
+        write_curves(self.path("cells", ".parquet"), self._table(), metadata)
         if steps := sorted(diverged_runs(self._all_ended).items()):
             which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in steps)
             why = "their parameters are no longer finite, and they count as not having learned"
