@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import gymnasium as gym
@@ -102,6 +103,7 @@ def test_an_edit_retrains_and_package_versions_are_recorded(folder):
 def test_an_installed_environment_has_a_version_instead():
     reach = "FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv"
     assert digest_of(*reach) == "" and "gymnasium-robotics" in versions_of(*reach)
+    import_module("gymnasium_robotics.envs.fetch.reach")
     assert {"mujoco", "gymnasium"} <= versions_beneath(*reach).keys()
     assert digest_of("Corridor-v0", Corridor) != ""
     assert "gymnasium" in json.dumps(versions_of("Corridor-v0", Corridor))
