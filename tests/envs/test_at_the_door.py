@@ -69,7 +69,8 @@ class Hovering(gym.Env[Any, Any]):
             "dataclass": lambda: Point(*plain), "frozen": lambda: Task(goal),
             "named tuple": lambda: Pair(*plain), "dictionary": lambda: {"target": plain},
             "nested": lambda: SimpleNamespace(parts=[SimpleNamespace(target=goal)]),
-            "closure": lambda: (lambda: goal),
+            "closure": lambda: (lambda: goal), "list of two": lambda: [0 * goal, goal],
+            "state": lambda: np.concatenate([self.place, goal]),
         }  # fmt: skip
         if self.held == "two attributes":
             self.goal_x, self.goal_y = plain
@@ -96,6 +97,7 @@ class Hovering(gym.Env[Any, Any]):
             "dataclass": lambda: (self.goal.x, self.goal.y),
             "dictionary": lambda: self.goal["target"],
             "nested": lambda: self.goal.parts[0].target, "closure": lambda: self.goal(),
+            "list of two": lambda: self.goal[1], "state": lambda: self.goal[self.n :],
         }  # fmt: skip
         found = reads.get(self.held, lambda: self.goal)()
         return np.array(found, np.float32).reshape(self.n)
@@ -157,7 +159,7 @@ def hovering(name: str = "Hovering-v0", **kwargs: Any) -> GymnasiumSpec:
         *((held, 1) for held in ("float", "scalar", "scalar32", "array", "list")),
         *((held, 2) for held in (
             "array", "list", "tuple", "dataclass", "frozen", "named tuple", "dictionary", "nested",
-            "two attributes", "slots", "property",
+            "two attributes", "slots", "property", "list of two", "state",
         )),
     ],
 )  # fmt: skip
@@ -284,7 +286,47 @@ class Toll(Hovering):
         return super().compute_reward(achieved, desired, info) - self.cost
 
 
-STATEFUL = [Gripper, Curriculum, Slow, Shared, Flagged, Toll]
+class Marked(Hovering):
+    """A success ends the episode, of whatever goal it is asked: asking changes the environment."""
+
+    reached = False
+
+    def compute_reward(self, *of: Any) -> Any:
+        found = super().compute_reward(*of)
+        self.reached |= bool(np.any(found == 0))
+        return found
+
+    def compute_terminated(self, *of: Any) -> Any:
+        return super().compute_reward(*of) == 0
+
+    def reset(self, **options: Any) -> Any:
+        self.reached = False
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, self.reached, truncated, info
+
+
+class Fickle(Hovering):
+    """Its tolerance is drawn whenever it is asked."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        far = np.linalg.norm(np.asarray(achieved) - desired, axis=-1)
+        return -(far > np.random.default_rng().choice([0.1, 0.4])).astype(float)
+
+
+class Zipped(Hovering):
+    """Rewards of one goal, whose three parts could be those of three goals."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, n=3)
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return -1.0 * (sum((x - y) ** 2 for x, y in zip(achieved, desired, strict=True)) > 0.01)
+
+
+STATEFUL = [Gripper, Curriculum, Slow, Shared, Flagged, Toll, Marked, Fickle, Zipped]
 for kind in STATEFUL:
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
@@ -304,6 +346,23 @@ def test_a_reward_that_reads_the_environment_is_refused_before_training(kind):
     assert "\n" not in str(said.value) and "part of achieved_goal and desired_goal" in str(
         said.value
     )
+
+
+def test_a_function_of_goals_that_changes_the_environment_is_refused():
+    with pytest.raises(SpecError, match="changes the environment: steps went otherwise after"):
+        hovering("Marked-v0", ends=True)
+
+
+def test_a_reward_that_is_drawn_is_not_blamed_on_info():
+    with pytest.raises(SpecError, match="compute_reward reads the environment's own state"):
+        hovering("Fickle-v0")
+
+
+def test_a_function_of_one_goal_is_not_mistaken_for_one_of_as_many_as_it_has_parts():
+    rewards = hovering("Zipped-v0").facts.rewards
+    assert rewards.one_at_a_time
+    goals = np.float32([[0, 0, 0], [1, 0, 0], [0, 0.05, 0]])
+    assert rewards(goals, goals[:1].repeat(3, 0)).tolist() == [0, -1, 0]
 
 
 @pytest.mark.parametrize("kind", [Slow, Shared])
@@ -440,8 +499,18 @@ def test_a_goal_that_moves_on_in_the_step_of_its_success_is_noticed():
             _, reward, *ends, info = super().step(action)
             return self.obs(), reward, *ends, info
 
-    model = SAC(Sudden, max_episode_steps=20, seeds=1, workers=0)
-    assert any("went on after its success with another goal" in note for note in model.notes)
+    class Late(Hovering):
+        """The new goal is seen one step later, and a random step may succeed."""
+
+        def step(self, action: Any) -> Any:
+            obs, *others, info = super().step(action)
+            if info["is_success"]:
+                self.hold(self.np_random.uniform(-0.2, 0.2, self.n))
+            return obs, *others, info
+
+    for kind in (Sudden, Late):
+        model = SAC(kind, max_episode_steps=20, seeds=1, workers=0)
+        assert any("went on after its success with another goal" in note for note in model.notes)
 
 
 def test_success_of_any_step_counts_where_goals_move_on():

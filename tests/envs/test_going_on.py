@@ -17,6 +17,7 @@ import torch
 from hindsight import PPO, SAC, TD3
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.gymnasium import workers as workers_module
+from hindsight.envs.gymnasium.facts import facts_of
 from hindsight.library.model import Model
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -266,12 +267,21 @@ def test_an_environment_of_which_only_one_can_exist_trains_one_run(port, capsys)
     assert "Traceback" not in str(caught.value)
 
 
-def test_the_user_s_own_instance_may_be_the_only_one(port):
-    with (
-        closing(gymnasium.make("Simulator-v0", port=port)) as mine,
-        pytest.raises(EnvironmentFailure, match="if there can only be one instance, close yours"),
-    ):
-        small(mine)
+def test_the_user_s_own_instance_may_be_the_only_one(port, capsys):
+    with closing(gymnasium.make("Simulator-v0", port=port)) as mine:
+        model = small(mine).learn(60)
+        assert model.num_timesteps == 60 and model.evaluate(1).length_mean.item() == 12
+    assert "only one instance of Simulator-v0 can exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["by a function", "without a registered limit"])
+def test_the_first_instance_of_all_may_be_the_only_one(port, how, capsys):
+    if how == "by a function":
+        model = small(lambda: worlds.Simulator(port=port), max_episode_steps=12)
+    else:
+        model = small("Endless-v0", env_kwargs={"port": port})
+    assert model.learn(60).evaluate(1).length_mean.item() == 12
+    assert capsys.readouterr().err.count("can exist, as another one failed") == 1
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -302,7 +312,10 @@ def test_a_method_is_called_in_every_environment(workers):
             model.learn(30)
         model.learn(30)
         assert set(runs.env.pool.do("call", "set_level", (0.8,), {}).values()) == {"set 0.8"}
-    model.spec.environment.instance.get_wrapper_attr("set_level")(0.3)  # others share it
+    # but in no other model's: rewards of goals 0.4 apart are still those of level 0.3
+    facts = facts_of(model.spec.environment)
+    assert facts.outcome(np.float32([[0.0, 0.0]]), np.float32([[0.0, 0.4]]))[0].item() == -1
+    assert small("Level-v0", workers=0).learn(60).num_timesteps == 60
 
 
 def test_a_method_that_is_missing_or_fails_is_one_sentence():
@@ -311,6 +324,7 @@ def test_a_method_that_is_missing_or_fails_is_one_sentence():
         model.call("set_lvl", 2)
     with pytest.raises(EnvironmentFailure, match="there is no such level"):
         model.call("set_level", -1)
+    assert model.call("set_level", 0.5) == [["set 0.3"]]  # in new environments
     model.learn(30)
     with pytest.raises(SpecError, match="PointReach-v0 has no methods to call"):
         SAC("PointReach-v0", seeds=1).call("set_level", 2)

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Dict
+from gymnasium.wrappers import TimeLimit
 
 from tests.envs.corridor import Corridor
 
@@ -142,6 +143,7 @@ gym.register("ShortLevel-v0", Level, max_episode_steps=4)
 gym.register("Wide-v0", Level, max_episode_steps=12, kwargs={"width": 1.0})
 gym.register("Leftover-v0", Leftover, max_episode_steps=12)
 gym.register("Simulator-v0", Simulator, max_episode_steps=12)
+gym.register("Endless-v0", lambda port: TimeLimit(Simulator(port=port), 12))
 gym.register("Careless-v0", Careless, max_episode_steps=12)
 gym.register("Unlimited-v0", Corridor, max_episode_steps=10**9)
 gym.register("VeryLong-v0", Corridor, max_episode_steps=10**6)

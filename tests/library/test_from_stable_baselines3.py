@@ -41,6 +41,7 @@ SMALL: dict[str, Any] = {
     "learning_starts": 60, "log_interval": 30, "batch_size": 16, "evaluation_episodes": 2,
 }  # fmt: skip
 NOISE = NormalActionNoise(np.zeros(2), np.full(2, 0.25))
+MOVED = NormalActionNoise(np.ones(2), np.full(2, 0.25))
 
 
 def sac(env: Any = ENV, **more: Any) -> SAC:
@@ -119,7 +120,10 @@ def test_the_environments_of_a_vector_environment(wrap):
         (lambda: sac(policy_delay=2), "unknown option 'policy_delay'; sac has actor_learning_rate"),
         (lambda: sac(foo=1), "unknown option 'foo'; hindsight train --algorithm sac --settings l"),
         (lambda: sac(bach_size=1), "unknown option 'bach_size'; did you mean 'batch_size'"),
-        (lambda: sac(activation_fn=torch.nn.ReLU), "activation_fn: .* PPO's networks have tanh"),
+        (lambda: sac(activation_fn=torch.nn.Tanh), "activation_fn: .* PPO's networks have tanh"),
+        (lambda: sac(n_critics=3), "n_critics: 3 is not possible here; .* there are two"),
+        (lambda: sac(policy_kwargs={"net_arch": {}}), "net_arch: {} is not allowed"),
+        (lambda: TD3(ENV, action_noise=MOVED), "action_noise: .* use instead: epsilon"),
         (lambda: sac(n_steps=3), "n_steps: 3 is not possible here; .* one-step returns"),
         (
             lambda: sac().learn(60).learn(30, reset_num_timesteps=True),

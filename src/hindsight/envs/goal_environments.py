@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -55,6 +56,8 @@ class GoalEnvironments(Environment):
         self._of_pool = spec, slots, purpose, workers
         #: Methods that were called in every environment, for those that are made later.
         self._calls: list[Call] = []
+        #: An instance of our own that is asked about goals, once a method was called.
+        self._asked: gym.Env[Any, Any] | None = None
         self.pool = Pool(*self._of_pool)
         #: Indices of the pool's rows, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
@@ -120,6 +123,12 @@ class GoalEnvironments(Environment):
         self._show()
 
     def begin_lost(self) -> Tensor | None:
+        self._go_on()
+        lost, self._lost = self._lost, torch.zeros_like(self._lost)
+        return lost if lost.any() else None
+
+    def _go_on(self) -> None:
+        """Begin new episodes in new environments if the old ones cannot be stepped any more."""
         if not self.pool.goes_on:
             self._make_anew()
             self.pool.rows["episode"] += 1
@@ -127,28 +136,30 @@ class GoalEnvironments(Environment):
             self.pool.do("restore")
             self._show()
             self._lost[:] = True
-        lost, self._lost = self._lost, torch.zeros_like(self._lost)
-        return lost if lost.any() else None
 
     def _make_anew(self) -> None:
         """Replace the environments by new ones, which are yet to be reset."""
         old = self.pool
         old.close()
-        self.pool = Pool(*self._of_pool, self._calls)
+        self.pool = Pool(*self._of_pool, self._calls, self.facts)
         for name in ("episode", "active"):
             self.pool.rows[name] = old.rows[name]
 
     def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        if not self.spec.instance.has_wrapper_attr(name):
+        if not self.facts.instance.has_wrapper_attr(name):
             raise SpecError(f"{self.spec.called} has no method {name!r}")
-        call = name, tuple(arguments), dict(options)
-        only, method = self.pool.only, self.spec.instance.get_wrapper_attr(name)
+        self._go_on()
+        call, only = (name, tuple(arguments), dict(options)), self.pool.only
         if self.evaluation and only is not None:  # where it has been called for training
             return []
+        if only is None and self._asked is None:  # the process's answers for other models, too
+            self._asked = self.spec.make()
+            self.facts = self.facts.of(self._asked)
+            self.pool.ask(self.facts)
         found = self.pool.do("call", *call)
-        if not self.evaluation and only is None:
+        if self._asked is not None:
             with others_code(self.spec.called):
-                method(*arguments, **options)
+                self._asked.get_wrapper_attr(name)(*arguments, **options)
         self._calls.append(call)
         return [[found[i] for i in run] for run in self._rows.tolist()]
 
@@ -198,6 +209,8 @@ class GoalEnvironments(Environment):
     def close(self) -> None:
         """End the worker processes; they also end with this process."""
         self.pool.close()
+        if self._asked is not None:
+            self._asked.close()
 
     def _tensor(self, field: str) -> Tensor:
         return torch.from_numpy(self.pool.rows[field][self._rows]).to(self.device)

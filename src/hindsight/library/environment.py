@@ -4,7 +4,6 @@ import copy
 import json
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -15,7 +14,7 @@ import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
-from hindsight.specs.gymnasium import NAMESPACE
+from hindsight.specs.gymnasium import NAMESPACE, keep
 
 #: A gymnasium id, a function that creates an environment, or an environment.
 Given = str | Callable[..., gym.Env[Any, Any]] | gym.Env[Any, Any]
@@ -67,6 +66,8 @@ def _of_instance(
         if isinstance(env.unwrapped, GoalEnv):
             kwargs = env.unwrapped.parameters.model_dump(exclude={"id"})
         if _read_back(kwargs) == kwargs:
+            if not isinstance(env.unwrapped, GoalEnv):
+                keep(spec.id, kwargs, env.unwrapped, closes=False)
             return spec.id, kwargs, limit
     try:
         own = copy.deepcopy(env)  # what is done to the instance later does not count
@@ -110,8 +111,7 @@ def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")
     name = re.sub(r"\W", "", type(made.unwrapped).__name__) or "Environment"
     limit = _limit_of(made)
-    with suppress(Exception):
-        made.close()
     full = f"{NAMESPACE}/{name}{next(_numbers)}-v0"
     gym.register(full, entry_point=make, max_episode_steps=limit)
+    keep(full, kwargs, made, closes=True)
     return full

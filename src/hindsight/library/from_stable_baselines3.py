@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium.spaces import Box
 from torch import Tensor, nn
@@ -31,6 +32,7 @@ SAME: dict[str, tuple[Any, str]] = {
     "rollout_buffer_kwargs": (None, "a model has its own"),
     "_init_setup_model": (True, "a model is always set up"),
     "activation_fn": (None, "nothing: PPO's networks have tanh, the others ReLU"),
+    "n_critics": (2, "nothing: there are two, of ddpg one"),
     "normalize_advantage": (True, "advantages are always normalised"),
     "n_steps": (1, "off-policy algorithms have one-step returns"),
     "use_sde": (False, "epsilon=0.2 takes random actions"),
@@ -73,13 +75,15 @@ def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if hasattr(strategy := ours["her"], "name"):
         ours["her"] = strategy.name.lower()
     if isinstance(widths := ours.get("hidden"), dict):
-        ours["hidden"], *others = widths.values()
-        if any(other != ours["hidden"] for other in others):
+        ours["hidden"], *others = [*widths.values()] or [None]
+        if not widths or any(other != ours["hidden"] for other in others):
             raise SpecError(f"net_arch: {widths} is not allowed; all networks have one `hidden`")
     if (seed := ours.pop("seed", None)) is not None:
         ours |= {"seeds": ours["seeds"] or 1, "first_seed": seed}
-    sigma = {*getattr(ours.get("action_noise"), "_sigma", ())}
-    if len(sigma) == 1 and "exploration_noise" in fields:
+    noise = ours.get("action_noise")
+    sigma, mean = ({*np.ravel(getattr(noise, key, ()))} for key in ("_sigma", "_mu"))
+    white = type(noise).__name__ == "NormalActionNoise" and mean <= {0.0}
+    if white and len(sigma) == 1 and "exploration_noise" in fields:
         ours |= {"exploration_noise": float(sigma.pop()), "action_noise": None}
     if isinstance(often := ours.get("train_freq"), tuple):
         ours["train_freq"], unit = often
@@ -91,6 +95,8 @@ def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
         value = ours.get(name)
         if name not in ours or (name in fields and value != "auto" and not callable(value)):
             continue
+        if name == "activation_fn" and value is not None:
+            usual = "Tanh" if algorithm == "ppo" else "ReLU"
         if getattr(value, "__name__", value) != usual:
             raise SpecError(f"{name}: {value!r} is not possible here; use instead: {instead}")
         del ours[name]

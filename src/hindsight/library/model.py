@@ -169,14 +169,7 @@ class Model:
             early_end=None,
             evaluation={"episodes": evaluation_episodes},
         )
-        try:
-            spec = validated(CellSpec, given)
-        except EnvironmentFailure as error:
-            if not isinstance(env, gym.Env):
-                raise
-            raise EnvironmentFailure(
-                f"{error}; if there can only be one instance, close yours, or pass its id"
-            ) from error
+        spec = validated(CellSpec, given)
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
         self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
@@ -512,9 +505,8 @@ class Model:
             model.learn(50_000, callback=lambda model: model.call("set_level", 2))
 
         This reaches the instances of training and of `learn`'s evaluations, and the one whose
-        `compute_reward` relabels, which all models of this environment share.  Rewards that are
-        stored stay as they are, unless relabelled.  `evaluate`, `film` and a loaded model make new
-        instances, in which it was not called.
+        `compute_reward` relabels.  Rewards that are stored stay as they are, unless relabelled.
+        `evaluate`, `film` and a loaded model make new instances, in which it was not called.
 
         Returns what it returned in training, by run and environment.
 

@@ -8,6 +8,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -32,7 +33,7 @@ from hindsight.replay.fields import (
 )
 from hindsight.specs.base import GOAL_KEYS, Fidelity
 from hindsight.specs.replay import GoalStrategy
-from hindsight.specs.spaces import SUPPORTED_SPACES, policy_inputs
+from hindsight.specs.spaces import SUPPORTED_SPACES, batch_for, policy_inputs
 
 #: What happens to an observation that shares its memory with the next one.
 OVERWRITTEN = (
@@ -67,6 +68,16 @@ class Sample(NamedTuple):
     indexes: Array  # [sample], for `update_priorities`
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """A method of an environment in another process, which an exception ends."""
+
+    call: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.call(*arguments)
+
+
 def method_of(env: Any, name: str) -> Callable[..., Any] | None:
     """Find a method of an environment, through its wrappers; None if it has none.
 
@@ -75,6 +86,8 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
     if hasattr(env, "env_method"):  # a vector environment of Stable-Baselines3
         if not env.has_attr(name):
             return None
+        if hasattr(env, "remotes"):
+            return Elsewhere(lambda *arguments: env.env_method(name, *arguments, indices=[0])[0])
         return lambda *arguments: env.env_method(name, *arguments, indices=[0])[0]
     bare = getattr(env, "unwrapped", env)
     if hasattr(env, "num_envs") and hasattr(bare, "envs"):
@@ -82,7 +95,7 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
     elif hasattr(env, "num_envs") and hasattr(bare, "call"):  # its environments are processes
         if not all(bare.call("has_wrapper_attr", name)):
             return None
-        return lambda *arguments: bare.call(name, *arguments)[0]
+        return Elsewhere(lambda *arguments: bare.call(name, *arguments)[0])
     if hasattr(env, "has_wrapper_attr"):
         return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     return getattr(env, name, None)
@@ -93,7 +106,8 @@ def takes_one(function: Callable[..., Any], goals: tuple[Array, Array, Sequence[
 
     goals: achieved and desired goals [n, ...] and infos [n], n > 0.
     """
-    some = [0, len(goals[0]) // 2, -1]
+    n = batch_for(np.shape(goals[0])[1:])
+    some = [0, *[len(goals[0]) // 2] * (n - 2), -1]
     achieved, desired, infos = (np.asarray(part)[some] for part in goals)
     desired[-1] = achieved[-1]
     try:
@@ -419,7 +433,8 @@ class HindsightReplayBuffer(FieldBuffer):
         index, numbers, ring = np.asarray(indexes), np.asarray(uniform), self.ring
         if index.ndim != 1 or index.dtype.kind not in "iu" or not ring.holds(index).all():
             raise ValueError("indexes: all must be of finished transitions that are stored")
-        if numbers.shape != (len(index), 2) or not ((numbers >= 0) & (numbers < 1)).all():
+        most = 1.0, np.nextafter(1.0, 0.0)  # 1 is never relabelled
+        if numbers.shape != (len(index), 2) or not ((numbers >= 0) & (numbers <= most)).all():
             raise ValueError(f"uniform: numbers [{len(index)}, 2] in [0, 1) are needed")
         return self._out(self._read(index, numbers), None, index)
 
@@ -493,7 +508,9 @@ class HindsightReplayBuffer(FieldBuffer):
             return achieved.read(rows).copy(), desired.read(rows).copy(), each
 
         if name not in self._takes_one and len(rows):
-            self._takes_one[name] = takes_one(function, goals())
+            # A few steps are asked about one by one where trying out ends a process.
+            careful = name == "compute_terminated" and isinstance(function, Elsewhere)
+            self._takes_one[name] = careful or takes_one(function, goals())
         if not self._takes_one.get(name):
             return per_goal(name, function, goals(), len(rows))
         each = [_of_one_goal(function, *one) for one in zip(*goals(), strict=True)]

@@ -13,8 +13,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, ClassVar, Literal, Self
@@ -74,6 +74,10 @@ class Facts:
         return self.spaces["achieved_goal"]
 
 
+#: Instances that were made before the first one, by `_key`, and how to close them.
+_spare: dict[str, tuple[gym.Env[Any, Any], Callable[[], None]]] = {}
+
+
 class TheOnlyOne(gym.Wrapper[Any, Any, Any, Any]):
     """The first instance of an environment, in place of another one, which could not be made.
 
@@ -130,8 +134,10 @@ class GymnasiumSpec(EnvironmentSpec):
         if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
-            with others_code(self.called), closing(self.make()) as env:
+            with others_code(self.called):
+                env = self.make()
                 found = specs.trials().own_step_limit(env, self.called)
+                keep(self.id, self.kwargs, getattr(env, "env", env), closes=True)
             object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
             missing = [] if found else [
                 f"{self.called} has no step limit: set one, such as max_episode_steps="
@@ -258,6 +264,10 @@ class GymnasiumSpec(EnvironmentSpec):
             first = _first.get(self.model_dump_json())
             if first is not None and not options:
                 return TheOnlyOne(first, self.called, error)
+            if not options and (spare := _spare.pop(_key(self.id, self.kwargs), None)) is not None:
+                again = replace(registered(self.id), entry_point=lambda **_: spare[0])
+                limit = self.max_episode_steps
+                return gym.make(again, disable_env_checker=True, max_episode_steps=limit)
             if why := _outdated(self.id, error):
                 raise SpecError(why) from None
             unknown_key = isinstance(error, TypeError) and is_known(self.id)
@@ -267,9 +277,23 @@ class GymnasiumSpec(EnvironmentSpec):
                 ) from None
             what = f"{self.id}: making it with {self.kwargs} failed"
             raise EnvironmentFailure.of(what, error) from error
+        if (unused := _spare.pop(_key(self.id, self.kwargs), None)) is not None:
+            unused[1]()
         cache_joint_addresses(env)
         env.close = partial(_close, env.close)  # type: ignore[method-assign]
         return env
+
+
+def keep(name: str, kwargs: Mapping[str, Any], env: gym.Env[Any, Any], closes: bool) -> None:
+    """Keep an instance that was made of an id, for where no other can be made.
+
+    closes: it is closed once another one was.
+    """
+    _spare[_key(name, kwargs)] = env, partial(_close, env.close) if closes else lambda: None
+
+
+def _key(name: str, kwargs: Mapping[str, Any]) -> str:
+    return json.dumps([name, dict(kwargs)], sort_keys=True, default=str)
 
 
 def _close(close: Callable[[], None]) -> None:

@@ -156,3 +156,8 @@ def policy_outputs(name: str, space: Space[Any]) -> Actions:
     if not space.is_bounded("both"):
         raise SpecError(f"{name}: actions must have bounds, to which [-1, 1] is scaled")
     return space
+
+
+def batch_for(shape: tuple[int, ...]) -> int:
+    """A number of goals that cannot be mistaken for the parts of one goal of this shape."""
+    return next(n for n in (3, 4, 5, 6, 7) if n not in shape and n != np.prod(shape))

@@ -9,7 +9,7 @@ nothing, the key `terminates` must tell.  During training, every step is checked
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -61,6 +61,13 @@ class GoalFacts(Facts):
 
     rewards: OfGoals
     success_test: SuccessTest
+    #: The instance that is asked.
+    instance: gym.Env[Any, Any]
+
+    def of(self, env: gym.Env[Any, Any]) -> "GoalFacts":
+        """The same, asking another instance."""
+        test = self.success_test._replace(asks=self.success_test.asks.of(env))
+        return replace(self, rewards=self.rewards.of(env), success_test=test, instance=env)
 
     def watch(self, env: gym.Env[Any, Any]) -> "Constancy":
         """Watches the functions that decide about goals in an instance that is about to step."""
@@ -255,6 +262,7 @@ def find_facts(
         notes=notes,
         rewards=rewards,
         success_test=test,
+        instance=env,
     )
 
 
@@ -307,7 +315,8 @@ def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried]) -> str:
     if np.ptp(computed) > 0:
         largest = int(np.abs(computed).argmax())
         factor = paid[largest] / computed[largest]
-        if np.allclose(factor * computed, paid, rtol=1e-4, atol=1e-6):
+        several = np.count_nonzero(computed) > 1 and factor != 0
+        if several and np.allclose(factor * computed, paid, rtol=1e-4, atol=1e-6):
             raise SpecError(
                 f"{name}: its steps pay {factor:g} times what compute_reward returns, so rewards "
                 "of relabelled goals would be of another size: scale compute_reward, too"

@@ -34,8 +34,12 @@ LIMIT_EPISODES, LIMIT_STEPS, LIMIT_SECONDS = 3, 10_000, 2.0
 STEPS, RESETS, SECONDS = 100, 20, 2.0
 #: Distances of the goals moved towards the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
+#: Steps that are taken again without asking about goals: the rest must go as before.
+REPEATED = 50
 #: Resets that show where the goal is held, and objects in which it is looked for, nearest first.
 LOOKS, OBJECTS = 4, 1000
+#: A goal is looked for within an array of at most so many numbers.
+LONGEST_STATE = 100
 
 
 class Tried(NamedTuple):
@@ -136,7 +140,13 @@ def tried(
     steps, and may raise ReadsState.  Anything else that is raised ends the trial, since training
     will report it.
     """
-    found, spent, moves = Evidence(), _stopwatch(), False
+    found, spent, moves, was_success = Evidence(), _stopwatch(), False, False
+
+    def ask(number: int, obs: Any, result: tuple[Any, ...]) -> None:
+        if number == 1:
+            watch.begin()
+        pursued, achieved = np.array(obs["desired_goal"]), np.array(result[0]["achieved_goal"])
+        watch.check(achieved, pursued, result[-1])
 
     def note(pursued: Array, result: tuple[Any, ...]) -> Tried:
         after, reward, terminated, _, info = result
@@ -152,16 +162,18 @@ def tried(
         for number, obs, result in driven(env, STEPS):
             pursued = np.array(obs["desired_goal"])
             step = note(pursued, result)
-            if number == 1:
-                watch.begin()
-            watch.check(step.achieved, pursued, result[-1])
+            ask(number, obs, result)
+            was_success &= number > 1
             found.terminates |= step.ended
             # Another end than at the goal, such as a fall, says nothing about goals.
             found.steps[-1] = step._replace(ended=step.ended and step.success)
             if not np.array_equal(result[0]["desired_goal"], pursued):
-                found.moves_on |= step.success and not step.ended
-                moves |= not step.success
+                # The new goal may be seen one step later.
+                found.moves_on |= (step.success and not step.ended) or was_success
+                moves |= not (step.success or was_success)
+            was_success = step.success
         watch.conclude()
+        _must_not_change(env, ask, lambda: spent() < SECONDS)
         if moves:  # by which goal a step was judged is unknown
             found.steps.clear()
         for seed in range(RESETS):
@@ -181,6 +193,33 @@ def tried(
     except Exception:  # which may not bear being changed
         pass
     return found
+
+
+def _must_not_change(
+    env: gym.Env[Any, Any], ask: Callable[..., None], in_time: Callable[[], bool]
+) -> None:
+    """Raise ReadsState if steps go otherwise because functions of goals were asked in between.
+
+    Nothing is decided about an environment that does not repeat itself, nor out of time.
+    """
+
+    def taken(asks: bool) -> list[Any]:
+        found = list[Any]()
+        for number, obs, result in driven(env, REPEATED):
+            if not in_time():
+                raise TimeoutError
+            if asks:
+                ask(number, obs, result)
+            found.append((np.asarray(result[0]["achieved_goal"]).tobytes(), *result[1:4]))
+        return found
+
+    with suppress(TimeoutError):
+        asked, left = taken(True), taken(False)
+        if asked != left and taken(True) == asked and taken(False) == left:
+            raise ReadsState(
+                "compute_reward, or another function of goals, changes the environment: steps went "
+                "otherwise after it was asked about other goals; it must only return values"
+            )
 
 
 def _with_goals_moved(
@@ -206,7 +245,7 @@ def _with_goals_moved(
         changed = [(place, found[place]) for place in held & found.keys()]
         try:
             for (_, part), (owner, key, old) in changed:
-                _put(owner, key, _like(old, goal if part is None else goal.ravel()[part]))
+                _put(owner, key, _with_goal(old, part, goal))
             yield goal, before, action, env.step(action)
         finally:
             for _, (owner, key, old) in changed:  # other environments may share the part
@@ -216,8 +255,8 @@ def _with_goals_moved(
 def _places(env: gym.Env[Any, Any], goal: Array) -> dict[Any, tuple[Any, Any, Any]]:
     """Where an environment, its wrappers and their parts hold the goal, or one of its numbers.
 
-    Keys are the path and the number's index, None for the whole goal; values are the owner of the
-    attribute or item, its name, and its value.
+    Keys are the path and the number's index, None for the whole goal, or where it begins and
+    ends in a longer array; values are the owner of the attribute or item, its name, and its value.
     """
     found, flat, seen = dict[Any, tuple[Any, Any, Any]](), np.ravel(goal), set[int]()
     queue: deque[tuple[tuple[Any, ...], Any]] = deque([((), env)])
@@ -229,9 +268,15 @@ def _places(env: gym.Env[Any, Any], goal: Array) -> dict[Any, tuple[Any, Any, An
         for key, value in _parts(owner):
             where = (*path, key)
             numbers = _numbers(value)
-            if numbers is None:
+            if numbers is None or (numbers.size > flat.size and isinstance(value, list | tuple)):
                 queue.append((where, value))
-            elif numbers.size == flat.size and np.allclose(numbers, flat, rtol=1e-5):
+            if numbers is None:
+                continue
+            if flat.size < numbers.size <= LONGEST_STATE and flat.size > 1:
+                windows = np.lib.stride_tricks.sliding_window_view(numbers, flat.size)
+                for begin in np.isclose(windows, flat, rtol=1e-5).all(1).nonzero()[0].tolist():
+                    found[where, (begin, begin + flat.size)] = owner, key, value
+            if numbers.size == flat.size and np.allclose(numbers, flat, rtol=1e-5):
                 found[where, None] = owner, key, value
             elif numbers.size == 1 and (same := np.isclose(flat, numbers, rtol=1e-5)).any():
                 found[where, int(same.argmax())] = owner, key, value
@@ -261,6 +306,15 @@ def _numbers(value: Any) -> Array | None:
         numbers = np.asarray(value)
         return np.ravel(numbers) if numbers.dtype.kind in "iuf" else None
     return None
+
+
+def _with_goal(old: Any, part: int | tuple[int, int] | None, goal: Array) -> Any:
+    """A value that holds the goal, or a part of it, as it would hold another goal."""
+    if isinstance(part, tuple):
+        numbers = np.array(old)
+        numbers.ravel()[slice(*part)] = goal.ravel()
+        return _like(old, numbers)
+    return _like(old, goal if part is None else goal.ravel()[part])
 
 
 def _like(old: Any, goal: Any) -> Any:

@@ -25,7 +25,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.envs.gymnasium.facts import facts_of, finite_row
+from hindsight.envs.gymnasium.facts import GoalFacts, facts_of, finite_row
 from hindsight.envs.gymnasium.goal_functions import LARGEST_REWARD, Constancy
 from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
@@ -70,7 +70,7 @@ class Instances:
 
     def __init__(
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, memory: Any,
-        calls: Sequence[Call], numbers: Sequence[int], in_worker: bool = False,
+        calls: Sequence[Call], facts: GoalFacts, numbers: Sequence[int], in_worker: bool = False,
     ) -> None:  # fmt: skip
         """`memory` holds the rows of all environments; those with these `numbers` are ours.
 
@@ -84,7 +84,7 @@ class Instances:
         self._watches: dict[int, Constancy] = {}
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
-        self.facts = facts_of(spec)
+        self.facts = facts
         #: What is being done, for messages.
         self._doing = ""
 
@@ -96,7 +96,7 @@ class Instances:
         found = {}
         if what == "call" and self.in_worker:  # this process's instance, which is asked for rewards
             name, values, options = arguments
-            self.spec.instance.get_wrapper_attr(name)(*values, **options)
+            self.facts.instance.get_wrapper_attr(name)(*values, **options)
         for i in self.numbers:
             if not self.rows[i]["active"]:
                 continue
@@ -112,6 +112,11 @@ class Instances:
                     error,
                 ) from error
         return found
+
+    def ask(self, facts: GoalFacts) -> None:
+        """Ask another instance about goals from now on."""
+        self.facts = facts
+        self._watches = {i: facts.watch(env) for i, env in self._envs.items()}
 
     def _restore(self, i: int) -> None:
         """Bring an environment to the state of its row, by replaying the episode's actions.
@@ -227,8 +232,10 @@ class Pool:
 
     def __init__(
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, workers: int | None,
-        calls: Sequence[Call] = (),
+        calls: Sequence[Call] = (), facts: GoalFacts | None = None,
     ) -> None:  # fmt: skip
+        """`facts`: of the instance that is asked about goals; None: this process's."""
+        facts = facts_of(spec) if facts is None else facts
         count = min(len(os.sched_getaffinity(0)) if workers is None else workers, len(slots))
         if multiprocessing.current_process().daemon:  # which may start no processes
             count = 0
@@ -242,7 +249,7 @@ class Pool:
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
         if count <= 1:
-            self._here = Instances(spec, slots, purpose, memory, calls, range(len(slots)))
+            self._here = Instances(spec, slots, purpose, memory, calls, facts, range(len(slots)))
         # A forked process knows the environments registered here.
         context = multiprocessing.get_context("fork")
         for i in range(count if count > 1 else 0):
@@ -251,7 +258,11 @@ class Pool:
             numbers = range(i, len(slots), count)
             process = context.Process(
                 target=_work,
-                args=((spec, slots, purpose, memory, calls, numbers, True), theirs, os.getpid()),
+                args=(
+                    (spec, slots, purpose, memory, calls, facts, numbers, True),
+                    theirs,
+                    os.getpid(),
+                ),
                 name=f"{spec.id}-{i}",
                 daemon=True,
             )
@@ -264,6 +275,11 @@ class Pool:
             self, _end, self._here, self._connections, self._processes
         )
         _pools.add(self)
+
+    def ask(self, facts: GoalFacts) -> None:
+        """Ask another instance about goals, where environments are stepped in this process."""
+        if self._here is not None:
+            self._here.ask(facts)
 
     @property
     def only(self) -> TheOnlyOne | None:
