@@ -279,7 +279,7 @@ def test_the_first_instance_of_all_may_be_the_only_one(port, how, capsys):
     if how == "by a function":
         model = small(lambda: worlds.Simulator(port=port), max_episode_steps=12)
     else:
-        model = small("Endless-v0", env_kwargs={"port": port})
+        model = small("OneEver-v0", env_kwargs={"port": port})
     assert model.learn(60).evaluate(1).length_mean.item() == 12
     assert capsys.readouterr().err.count("can exist, as another one failed") == 1
 
