@@ -149,11 +149,16 @@ def test_does_the_small_network_matter(findings, cells):
     away, kept = "random straight_away", STALLED[1]
     found = [(own["PPO-HER"][away], own["PPO-HER"][kept]) for own in (tight, none)]
     assert found == [(0, 0), (16, 0)] and none["PPO-HER"][STALLED[0]] == 0
+    without = cells("papers_kl_limit").under("described")
+    unlimited = [
+        run.tests["success_rate"].iloc[-1] for run in next(iter(without.values())).values()
+    ]
+    assert np.isinf(steps_of(without, "PPO-HER (3 × 512), no limit")).all()
     holds(
         findings, "Does the small network matter?", done[0], 640, *done[1:], 320,
         "8 500,000 1,000,000", *(percents(own.mean()) for own in later[:2]), 0.005,
         *limits, 16, 16, 0.005, tight["PPO-HER"][STALLED[0]], 0.005,
-        both_limits[0], 384, both_limits[1],
+        both_limits[0], 384, both_limits[1], percents(*unlimited), "2 300,000",
         learns["PPO-HER" + large].sum(), 12, learns["PPO-HER"].sum(),
         f"{ratios[np.isfinite(ratios)].min():.1f} {ratios[np.isfinite(ratios)].max():.1f}",
         learns["PPO"].sum(), *(np.isfinite(steps_of(runs, arm + large)).sum() for arm in arms),
@@ -219,6 +224,7 @@ def test_mixing_in_failures(findings, cells):
         by_share = entropies[fidelity].groupby("level").mean()
         rank = scipy.stats.spearmanr(by_share, area[fidelity].groupby("level").mean()).statistic
         entropy += [f"+{rank:.2f}", percents(float(by_share.idxmax())), f"{by_share.max():.2f}"]
+    bits = cells("s_ratio_elsewhere").last_tests()["described"].groupby("level").mean()
     holds(
         findings, "Where mixing in failures helps", "500,000", "1,000,000", *table,
         *(percents(min(own), max(own)) for own in zip(*ends, strict=True)),
@@ -226,7 +232,9 @@ def test_mixing_in_failures(findings, cells):
         percents(low["random attract"], low["random straight_away"]),
         percents(tests["described", "PPO-HER", "", "random straight_away"]),
         "70%", f"{-100 * most.min():.0f}", "50%", *(f"{-100 * own:.0f}" for own in clear),
-        *(percents(*own) for own in spans), "80 90%", *entropy,
+        *(percents(*own) for own in spans), "80 90%",
+        percents(*bits.index.get_level_values("level").astype(float)), percents(*bits), "8 100,000",
+        *entropy,
     )  # fmt: skip
     assert set(most.index[most > 0]) == set(STALLED)
     for prey in PREYS[3:]:
