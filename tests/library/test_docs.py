@@ -32,11 +32,12 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_program_of_the_readme_succeeds_within_half_a_minute(tmp_path):
+def test_the_program_of_the_readme_succeeds_within_a_minute(tmp_path):
+    """On an old core: it takes 36 s of one of 2 GHz, beside other programs."""
     (block,) = blocks("README.md")
     began = time.process_time() - seconds_compiling()[1]
     names = run("README.md", block)
-    assert time.process_time() - seconds_compiling()[1] - began < 30
+    assert time.process_time() - seconds_compiling()[1] - began < 60
     assert names["model"].evaluate(episodes=100).success_rate.min() >= 0.95
     assert (tmp_path / "chase.gif").stat().st_size > 1000
 

@@ -10,6 +10,7 @@ bit; elsewhere products round differently, and they agree up to what two iterati
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from hindsight.training.cell import prepare_process
 from hindsight.training.record import machine
 from hindsight.training.runs import runs_of
 
+#: A virtual machine's processors of several generations may have one name.
+CPU = info.read_text() if (info := Path("/proc/cpuinfo")).exists() else ""
 GOLDEN = Path(__file__).with_name("golden.json")
 PREY = {"prey": "attract", "n_dims": 2, "grid_size": 4.0, "max_steps": 8}
 BITS = {"id": "BitFlipping-v0", "n_bits": 4}
@@ -70,6 +73,7 @@ def here() -> dict[str, str]:
     blas = {x.architecture for x in _blas().lib_controllers} if ENABLED else set()
     return {
         "processor": machine(torch.device("cpu"))["processor"],
+        "model": ", ".join(re.findall(r"(?:cpu family|model|stepping)\s*: (\d+)", CPU)[:3]),
         "blas": ", ".join(sorted(blas)),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "torch": str(torch.__version__),
