@@ -30,7 +30,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.own_code import digest_of, note, versions_of
 from hindsight.specs.robots import cache_joint_addresses
-from hindsight.specs.spaces import Actions, action_choices
+from hindsight.specs.spaces import Actions, action_choices, policy_inputs
 
 #: Namespace of the ids under which objects given as environments are registered in a process.
 NAMESPACE = "given"
@@ -130,13 +130,14 @@ class GymnasiumSpec(EnvironmentSpec):
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
         limit, missing = registered(self.id).max_episode_steps, list[str]()
+        seen: Space[Any] | None = None
         self._kwargs_open_nothing()
         if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called):
                 env = self.make()
-                found = specs.trials().own_step_limit(env, self.called)
+                found, seen = specs.trials().own_step_limit(env, self.called), env.observation_space
                 keep(self.id, self.kwargs, getattr(env, "env", env), closes=True)
             object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
             missing = [] if found else [
@@ -149,6 +150,8 @@ class GymnasiumSpec(EnvironmentSpec):
                 "evaluated before an episode ends: set a lower one, such as max_episode_steps=100"
             )
         try:
+            if seen is not None:  # making it again may take seconds
+                policy_inputs(self.called, seen)
             _ = self.facts
         except SpecError as error:
             missing.append(str(error))
