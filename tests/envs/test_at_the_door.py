@@ -380,6 +380,9 @@ def test_ends_that_read_it_are_an_error():
 
 
 def test_what_all_goals_share_is_kept_as_the_rest():
+    said = "reads the environment's own state (-"
+    assert any(said in note for note in hovering("Toll-v0").facts.notes)
+    assert not any(said in note for note in hovering().facts.notes)
     env = driven(hovering("Toll-v0"), 50)
     action = torch.tensor([[[0.5, -0.25]]])
     assert float(env.step(action).rest) == pytest.approx(-0.75)

@@ -159,6 +159,8 @@ class Constancy:
         #: Whether the reward has depended on the desired goal, and otherwise whether the instances
         #: returned different ones for the same goals.
         self.depends, self._apart = False, False
+        #: What the instance that stepped returned beyond the other one, for the same arguments.
+        self.of_state = 0.0
 
     def begin(self) -> None:
         """Begin an episode; raises ReadsState if a function returns something else than before."""
@@ -198,6 +200,9 @@ class Constancy:
                 self._apart |= not np.allclose(own_reward, another, rtol=1e-4, atol=1e-5)
             # A fall ends an episode under every goal.
             shared = np.ptp(more) <= 1e-5 + 1e-4 * np.abs(more).max()
+            if name == "compute_reward" and shared and not self.of_state and abs(more[0]) > 1e-4:
+                alone = float((own(*goals) - asked(*goals))[0])  # without the step's info
+                self.of_state = alone if abs(alone) > 1e-4 else 0.0
             if shared or (name != "compute_reward" and found.all()):
                 continue
             for _ in range(REPEATS):  # it may draw at random
