@@ -231,9 +231,9 @@ def find_facts(
         lines.append(f"{line}; {REST[rest]}")
     if watch.of_state:
         lines.append(
-            f"compute_reward reads the environment's own state ({watch.of_state:+g} in a step): that "
-            "is kept under every goal, so it must have nothing to do with the goal, as a distance or "
-            "a progress has"
+            f"compute_reward reads the environment's own state ({watch.of_state:+g} in a step): "
+            "that is kept under every goal, so it must have nothing to do with the goal, as a "
+            "distance or a progress has"
         )
     if found.steps and not watch.depends:
         lines.append(
