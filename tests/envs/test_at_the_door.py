@@ -643,6 +643,22 @@ def old_ids() -> list[tuple[str, str]]:
     ]
 
 
+def test_a_module_s_mistyped_id_is_answered_by_one_of_its_own(tmp_path, monkeypatch):
+    text = """
+import gymnasium
+from tests.envs.corridor import Corridor
+class Mine(Corridor): pass
+gymnasium.register("FetchReachMine-v0", Mine, max_episode_steps=9)
+"""
+    (tmp_path / "mine_alone.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SpecError, match="did you mean 'FetchReachMine-v0'"):
+        validated(GymnasiumSpec, {"id": "mine_alone:FetchReachMin-v0"})
+    with pytest.raises(SpecError) as said:
+        validated(GymnasiumSpec, {"id": "mine_alone:PointMaze_Medum-v3"})
+    assert "did you mean" not in str(said.value)
+
+
 def test_an_old_id_is_answered_by_the_newest():
     """Unless it is registered and needs nothing that is gone."""
     answered = 0

@@ -339,7 +339,7 @@ def registered(name: str) -> Any:
     try:
         return gym.spec(bare)
     except gym.error.Error as error:
-        newest, title = _newest(), VERSION.sub("", bare)
+        newest, title = _newest(module), VERSION.sub("", bare)
         close = difflib.get_close_matches(title, newest, n=1)
         within = module and f"{module}:"
         meant = f"; did you mean {newest[close[0]]!r}?" if close else f": {_one_line(error)}"
@@ -348,9 +348,21 @@ def registered(name: str) -> Any:
         raise SpecError(f"{name!r} is unknown{meant}") from None
 
 
-def _newest() -> dict[str, str]:
-    """The ids of the newest versions of all registered environments, by their names."""
+def _newest(module: str = "") -> dict[str, str]:
+    """The ids of the newest versions of all registered environments, by their names.
+
+    module: only of those that its package defines.
+    """
     others = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
+    if module:
+        package = module.partition(".")[0]
+
+        def home(entry: Any) -> str:
+            place = entry if isinstance(entry, str) else str(getattr(entry, "__module__", ""))
+            return place.partition(":")[0].partition(".")[0]
+
+        own = (spec for spec in others if home(spec.entry_point) == package)
+        return {VERSION.sub("", spec.id): spec.id for spec in own}
     return {VERSION.sub("", name): name for name in (*ENVIRONMENTS, *(x.id for x in others))}
 
 
