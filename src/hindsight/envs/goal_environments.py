@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -56,8 +55,6 @@ class GoalEnvironments(Environment):
         self._of_pool = spec, slots, purpose, workers
         #: Methods that were called in every environment, for those that are made later.
         self._calls: list[Call] = []
-        #: An instance of our own that is asked about goals, once a method was called.
-        self._asked: gym.Env[Any, Any] | None = None
         self.pool = Pool(*self._of_pool)
         #: Indices of the pool's rows, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
@@ -152,16 +149,20 @@ class GoalEnvironments(Environment):
         call, only = (name, tuple(arguments), dict(options)), self.pool.only
         if self.evaluation and only is not None:  # where it has been called for training
             return []
-        if only is None and self._asked is None:  # the process's answers for other models, too
-            self._asked = self.spec.make()
-            self.facts = self.facts.of(self._asked)
+        if only is None and not self._asks_its_own:  # other models ask the process's instance
+            self.facts = self.facts.of(self.spec.make())
             self.pool.ask(self.facts)
         found = self.pool.do("call", *call)
-        if self._asked is not None:
+        if self._asks_its_own:
             with others_code(self.spec.called):
-                self._asked.get_wrapper_attr(name)(*arguments, **options)
+                self.facts.instance.get_wrapper_attr(name)(*arguments, **options)
         self._calls.append(call)
         return [[found[i] for i in run] for run in self._rows.tolist()]
+
+    @property
+    def _asks_its_own(self) -> bool:
+        """Whether goals are asked of an instance of its own, because a method was called."""
+        return self.facts is not facts_of(self.spec)
 
     def select(self, runs: Tensor) -> None:
         self._rows = self._rows[runs.cpu().numpy()]
@@ -209,8 +210,8 @@ class GoalEnvironments(Environment):
     def close(self) -> None:
         """End the worker processes; they also end with this process."""
         self.pool.close()
-        if self._asked is not None:
-            self._asked.close()
+        if self._asks_its_own:
+            self.facts.instance.close()
 
     def _tensor(self, field: str) -> Tensor:
         return torch.from_numpy(self.pool.rows[field][self._rows]).to(self.device)

@@ -86,9 +86,8 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
     if hasattr(env, "env_method"):  # a vector environment of Stable-Baselines3
         if not env.has_attr(name):
             return None
-        if hasattr(env, "remotes"):
-            return Elsewhere(lambda *arguments: env.env_method(name, *arguments, indices=[0])[0])
-        return lambda *arguments: env.env_method(name, *arguments, indices=[0])[0]
+        method = Elsewhere(lambda *arguments: env.env_method(name, *arguments, indices=[0])[0])
+        return method if hasattr(env, "remotes") else method.call
     bare = getattr(env, "unwrapped", env)
     if hasattr(env, "num_envs") and hasattr(bare, "envs"):
         env = bare.envs[0]

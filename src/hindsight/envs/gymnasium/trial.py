@@ -35,7 +35,7 @@ STEPS, RESETS, SECONDS = 100, 20, 2.0
 #: Distances of the goals moved towards the agent, relative to the distance of the original goal.
 DISTANCES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 #: Steps that are taken again without asking about goals: the rest must go as before.
-REPEATED = 50
+UNASKED = 50
 #: Resets that show where the goal is held, and objects in which it is looked for, nearest first.
 LOOKS, OBJECTS = 4, 1000
 #: A goal is looked for within an array of at most so many numbers.
@@ -205,7 +205,7 @@ def _must_not_change(
 
     def taken(asks: bool) -> list[Any]:
         found = list[Any]()
-        for number, obs, result in driven(env, REPEATED):
+        for number, obs, result in driven(env, UNASKED):
             if not in_time():
                 raise TimeoutError
             if asks:
