@@ -70,8 +70,8 @@ def test_which_should_i_use(findings, plans, cells, tested):
         0.01, thousands(moved.median()), thousands(cold.median()), seconds(cold_minutes.median()),
         never(pd.concat([cold, moved])), 0.8,
         1, fixed.sum(), 0.01, np.isfinite(cold).sum(), thousands(cold.max()), moved.size,
-        thousands(moved.max()), "8 40,000", thousands(steps_of(sac, "SAC-HER", "random").median()),
-        "32 500,000 200,000",
+        "8 40,000", thousands(moved.max(), moved.median()),
+        thousands(steps_of(sac, "SAC-HER", "random").median()), "32 500,000 200,000",
     )  # fmt: skip
     span = thousands(cold.min(), cold.max())
     limited = saved_by_switching(cells("kl_limit").under("described"), ", KL 0.005")["updates"]
