@@ -8,6 +8,7 @@ precision, hence EPSILON.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable
 from functools import cache
@@ -28,8 +29,13 @@ UNLEARNED = {"apart static", "apart repel", "apart straight_away"}
 STALLED = ["random repel", "random random_direction"]
 #: Index of a table: a cell's place in an experiment.
 PLACE = ["fidelity", "arm", "level", "condition"]
-#: A number of a page, or a cell of a table that says "never".
-NUMBER = re.compile(r"(?<=\| )never|(?<![\w.,-])[+−]?\d+(?:,\d{3})*(?:\.\d+)?%?")
+#: A number of a page, or a cell of a table that says "never"; before it, what holds none: programs,
+#: where links lead, networks' names.
+NUMBER = re.compile(
+    r"^```.*?^```|\]\([^)]*\)|2 × 64|3 × 512"
+    r"|((?<=\| )never|(?<![\w.,-])[+−]?\d+(?:,\d{3})*(?:\.\d+)?%?)",
+    re.M | re.S,
+)
 #: The columns that are read of a cell.
 COLUMNS = {
     "phase", "seed", "env_steps", "return_mean", "success_rate", "episodes", "policy_entropy",
@@ -243,12 +249,21 @@ def saved_by_switching(runs: Runs, end: str = "") -> pd.DataFrame:
     return pd.DataFrame(found, ["whole", "updates", "time"]).T
 
 
-def holds(page: str, title: str, *expected: object) -> None:
-    """A section's numbers are these, in this order; strings may hold several."""
-    (text,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", page, re.M | re.S)
-    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    text = re.sub(r"\]\([^)]*\)|2 × 64|3 × 512", "]", text)  # where links lead, networks' names
-    assert NUMBER.findall(text) == " ".join(map(str, expected)).replace("-", "−").split()
+def holds(page: Path, title: str, *expected: object) -> None:
+    """A section's numbers are these, in this order; strings may hold several.
+
+    With WRITE_NUMBERS in the environment, the section gets them instead, if it has as many.
+    """
+    text = page.read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+    computed = " ".join(map(str, expected)).replace("-", "−").split()
+    written = list(filter(None, NUMBER.findall(section)))
+    if os.environ.get("WRITE_NUMBERS") and len(written) == len(computed):
+        left = iter(computed)
+        new = NUMBER.sub(lambda found: next(left) if found[1] else found[0], section)
+        page.write_text(text.replace(section, new), encoding="utf-8")
+    else:
+        assert written == computed
 
 
 def percents(*shares: float) -> str:

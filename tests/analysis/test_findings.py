@@ -262,7 +262,6 @@ def test_prior_work_on_harder_tasks(findings, cells):
 
 
 def test_the_bullets_of_the_readme(cells, tested):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     learns = {arm: np.isfinite(steps_of(tested, arm)).sum()
               for arm in ("switched off", RECIPE, "PPO-HER", "PPO")}  # fmt: skip
     steps = medians(tested, "switched off", RECIPE).loc[HARDEST[1:]]
@@ -270,7 +269,7 @@ def test_the_bullets_of_the_readme(cells, tested):
     hers = [tested["PPO-HER", "", condition] for condition in STALLED]
     algorithms = cells("algorithms").under("described")
     holds(
-        readme, "What was found",
+        ROOT / "README.md", "What was found",
         learns["switched off"], learns["PPO-HER"], learns["PPO"],
         percents(saved.min(), saved.max()),
         percents(*((1 + near("return_mean", own, 500_000)) / 2 for own in hers)),
@@ -284,8 +283,22 @@ def test_the_bullets_of_the_readme(cells, tested):
 
 
 def test_the_recipe_can_be_typed(findings):
-    (block,) = re.findall(r"^```python\n(.*?)^```", findings, re.M | re.S)
+    page = findings.read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     assert len(block.splitlines()) <= 12
     names: dict[str, Any] = {}
     exec(compile(block.replace("200_000", "4_096"), "docs/findings.md", "exec"), names)
     assert names["model"].curves()["hindsight_log_ratio_mean"].notna().any()
+
+
+def test_a_changed_number_changes_the_page(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    text = "## One\n\n2 × 64: [7 of 8](a.md#3),\n```\n4\n```\n−0.5\n\n| never |\n\n## Two\n\n7\n"
+    page.write_text(text, encoding="utf-8")
+    holds(page, "One", 7, 8, "-0.5", "never")
+    monkeypatch.setenv("WRITE_NUMBERS", "1")
+    holds(page, "One", 6, 8, "never", "1,000")
+    now = page.read_text(encoding="utf-8")
+    assert now == text.replace("[7", "[6", 1).replace("−0.5", "never").replace("| never", "| 1,000")
+    with pytest.raises(AssertionError):
+        holds(page, "One", 6, 8)
