@@ -4,7 +4,7 @@ The specification of an environment or an algorithm names its implementation (`e
 `module` and `loop`) and declares its properties, so that no other package names a particular one.
 """
 
-import importlib
+import importlib.util
 import pkgutil
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -232,5 +232,19 @@ def subclasses_by(
                         f"{module.__name__}: {kind.__name__} has the {field} {own_name!r}, which "
                         f"{found[own_name].__module__} has: each needs one of its own"
                     )
+                for implementation in ("module", "compiled_module", "loop"):
+                    named = getattr(kind, implementation, "").partition(":")[0]
+                    if named and not _exists(named):
+                        raise SpecError(
+                            f"{module.__name__}: {kind.__name__}.{implementation} is {named}, and "
+                            "there is no such module"
+                        )
                 found[own_name] = kind
     return found
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package around it
+        return False
