@@ -152,6 +152,8 @@ def test_evaluations_that_cannot_be_as_frequent_as_asked_are_announced():
         PPO("PointReach-v0", n_envs=4, evaluate_every=1000)
     with pytest.warns(UserWarning, match=r"every 500 steps, not every 100, .* \(log_interval\)"):
         SAC("PointReach-v0", evaluate_every=100, log_interval=500)
+    with pytest.warns(UserWarning, match=r"every 36 steps, not every 25, .* \(log_interval\)"):
+        SAC("PointReach-v0", n_envs=4, evaluate_every=25, log_interval=10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PPO("PointReach-v0", n_envs=4)

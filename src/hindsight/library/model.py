@@ -174,7 +174,7 @@ class Model:
         self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
         must_count(self.spec, given, settings)
-        each = spec.algorithm.iteration_steps
+        each = -(-asked // spec.algorithm.iteration_steps) * spec.algorithm.iteration_steps
         if evaluate_every is not None and each > 1.1 * asked:
             warnings.warn(
                 f"runs are evaluated every {each:,} steps, not every {asked:,}, because they are "
@@ -875,7 +875,7 @@ def _must_be_known(path: Path, name: str) -> None:
     if not registered and wants_naming(name):
         raise SpecError(
             f"{path}: the module of its environment {name!r} has not been imported; import "
-            f"{module or 'it'} first if you trust it, or pass the environment: load(path, env=...)"
+            f"{module or 'it'} first if you trust it, or name it: load(path, env=...), or --env"
         )
 
 
