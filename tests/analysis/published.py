@@ -263,7 +263,7 @@ def holds(page: Path, title: str, *expected: object) -> None:
         new = NUMBER.sub(lambda found: next(left) if found[1] else found[0], section)
         page.write_text(text.replace(section, new), encoding="utf-8")
     else:
-        assert written == computed
+        assert written == computed, title
 
 
 def percents(*shares: float) -> str:

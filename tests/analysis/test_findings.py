@@ -102,11 +102,7 @@ def test_why_it_works(findings, tested):
     resting, end = tested["PPO-HER", "", "random static"], 500_000
     parts = [f"relabelled_{name}" for name in ("share", "advantage", "z_squared")]
     for run in (*hers.values(), *resting.values(), *weighted.values()):
-        share, advantage, z = (run.train[part] for part in parts)
-        run.train["push"] = share * advantage * z
-        # `log_std` is that after the iteration's update, as in the published z.
-        run.train["corrected"] = z + 2 * run.train["log_std"].diff()
-        run.train["corrected_push"] = share * advantage * run.train["corrected"]
+        run.train["push"] = run.train[parts].prod(axis=1, skipna=False)
     share, advantage, z = (near(part, hers, end) for part in parts)
     lowest = min(range(20_480, end, 2048), key=lambda step: near("log_std", hers, step))
     returns = {arm: near("return_mean", own, end) for arm, own in runs.items()}
@@ -126,8 +122,6 @@ def test_why_it_works(findings, tested):
         f"{near('return_mean', runs[RECIPE], 100_000):.2f} 100,000",
         f"{near('return_mean', hers, 100_000):.2f}",
         1, f"{near(parts[2], failed, end):.2f}",
-        f"{near('corrected', hers, end) - z:.3f}",
-        f"{near('corrected_push', resting, 100_000):.3f}",
     )  # fmt: skip
     assert near("log_std", resting, 100_000) < near("log_std", resting, 30_000)
     assert near("log_std", weighted, end) > near("log_std", weighted, 100_000)
@@ -178,17 +172,14 @@ def test_how_the_recipe_was_chosen_and_tested(findings, cells, tested):
     holds(
         findings, "Which recipe, and how it is chosen", 1, "100 107",
         *(f"{choice[arm]:,.0f}" for arm in (RECIPE, "weighted, switched off", "switched off")),
-        *reversed(never(steps_of(chosen, "PPO-HER")).split()),
         learns[RECIPE].sum(), "95%", short["PPO-HER"], short["PPO"], learns["switched off"].sum(),
         16, thousands(*table.loc[HARDEST, columns].stack()).replace(",000", ""),
         *(f"{2 ** own[there].mean():.2f}" for there in (hardest, ~hardest) for own in gaps),
-        (better[HARDEST] > 0).sum(), 4, "2,000",
+        (better[HARDEST] > 0).sum(), 4,
     )  # fmt: skip
     assert min(choice, key=lambda arm: choice[arm]) == RECIPE
     assert learns[RECIPE].all() and learns["switched off"].all() and short[RECIPE] == 0
     assert (better[HARDEST] >= 0).all() and np.isinf(table.loc[HARDEST, "PPO"]).all()
-    more = table.loc["random attract", RECIPE] - table.loc["random attract", "PPO-HER"]
-    assert more == pytest.approx(2000, abs=500)
 
 
 def test_the_recipe_on_other_tasks(findings, cells):
@@ -237,7 +228,7 @@ def test_prior_work_on_harder_tasks(findings, cells):
     in_all = [(arm, task) for arm in arms for task in beyond]
     holds(
         findings, "On harder tasks, beside prior work", sums[weighted], n, sums[recipe],
-        "16 300,000", *table, 0.5, 0.5, sum(learn[place] for place in in_all),
+        "16 300,000", *table, 0.5, sum(learn[place] for place in in_all),
         sum(len(runs[arm, "", task]) for arm, task in in_all), 0.17,
     )  # fmt: skip
     assert max(sums[arm] for arm in (hers, switching, per_decision, better)) <= 2

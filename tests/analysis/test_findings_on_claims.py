@@ -54,14 +54,12 @@ def test_learning_rates(findings, cells):
     worst = worst.max(axis=1) / worst.min(axis=1) - 1
     learns = np.isfinite(runs.each(lambda run: learned(run)[0])["released", "PPO"])
     learns = learns[:, worst.idxmax()].groupby("level")
-    kept = runs.last_tests().groupby(PLACE).mean()["described", "PPO-HER"][:, STALLED[1]]
     curves = runs.curves()
     early = {
         frozenset(place[-1] for place, wide in curves.items() if place[1:3] == ("PPO", rate)
                   and wide[wide.index <= 500_000].median(axis=1).max() >= 0.8 - EPSILON)
         for rate in ("0.003", "0.0003", "3e-05")
     }  # fmt: skip
-    falls = curves["described", "PPO-HER", "3e-05", STALLED[0]].median(axis=1)
     holds(
         findings, "With hindsight the learning rate matters less",
         (rates == 1).sum(), rates.size, "0.003 0.0003 0.00003", (rates == 3).sum(),
@@ -70,8 +68,6 @@ def test_learning_rates(findings, cells):
         learned_at["3e-05"] - learned_at["0.0003"],
         thousands(*(slow[f"random {prey}"] for prey in ("random", "random_direction", "static"))),
         thousands(*(quick[f"random {prey}"] for prey in ("random", "static"))),
-        percents(kept.min(), kept.max()),
-        "0.00003", thousands(her.loc[STALLED[0], "3e-05"]), f"{falls.iloc[-1]:.2f}",
         "500,000", *map(len, early),
         f"{100 * worst.max():,.0f}%", "3,200%", learns.size().max(),
         learns.sum()["0.0003"], 0.0003, learns.sum()["0.003"], 0.003, learns.sum()["3e-05"],
@@ -94,7 +90,7 @@ def test_harder_conditions(findings, cells):
         findings, "PPO-HER holds up better where it is harder", 8, "150,000", *table,
         "100 72 40 34 15%", 21, "2,000", "50 21 10 7%",  # bench/pursuer.py
         *(percents(*boxes[fidelity]) for fidelity in ("described", "released")),
-        20, f"{100 * flat['PPO']:.1f}%", percents(flat["PPO-HER"]),
+        f"{100 * flat['PPO']:.1f}%", percents(flat["PPO-HER"]),
     )  # fmt: skip
 
 
@@ -177,12 +173,10 @@ def test_does_the_small_network_matter(findings, cells):
 def test_goals_of_copies(findings, cells):
     runs = cells("her_strategy")
     means = runs.last_tests()["released"].groupby("level").mean()
-    falls = runs.curves()["released", "PPO-HER", "future 8", "apart static"].median(axis=1)
     shown = ["final 1", *(f"{name} {k}" for name in ("future", "episode") for k in (1, 2, 4, 8))]
     holds(
         findings, "The best goal for copies is where the episode ended",
         8, "150,000", "1 2 4 8", *(percents(means[level]) for level in shown),
-        f"{falls.max():.2f}", f"{falls.iloc[-1]:.0f}",
     )  # fmt: skip
     areas = runs.over_training().groupby(PLACE).mean()["released", "PPO-HER"].unstack("level")
     assert (areas.idxmax(axis=1) == "final 1").all() and len(areas) == 12
