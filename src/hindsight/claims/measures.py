@@ -6,6 +6,7 @@ positive values support the claim. Tests are a run's last evaluation, without ra
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -595,13 +596,20 @@ def difference(
 
 
 def saved_after(
-    evidence: Evidence, *, column: Literal["updates", "minutes"], experiment: str = "stop_her"
+    evidence: Evidence,
+    *,
+    column: Literal["updates", "minutes"],
+    timing_sd: float = 0.0,
+    experiment: str = "stop_her",
 ) -> Measured:
     """M5b, M5c: measure the share of `updates` or `minutes` saved after the switch.
 
     Both arms are compared over the same steps. Minutes count only if both were timed alike: on the
     same machine, and equally fast before the first iteration without hindsight, which ends at the
     run's `switch_step`. Until then both do the same.
+
+    timing_sd: standard deviation of a condition's share over repeated timings of its two cells,
+    whose seeds share one timing; it widens the interval.
     """
     runs = evidence.table(experiment, "runs.parquet", *BOTH)
     curves = evidence.table(experiment, "seed_curves.parquet", *BOTH)
@@ -629,7 +637,13 @@ def saved_after(
     if column == "minutes" and not alike.all():
         raise Untested(f"both arms were timed alike in {alike.sum()} of {len(alike)} conditions")
     more = {"whole": float(np.mean(whole)), "switch": switch.median()}
-    return of_values(_by_run(after), words=more)
+    found = of_values(_by_run(after), words=more)
+    timing = 1.96 * timing_sd / np.sqrt(found.n_conditions)
+    return replace(
+        found,
+        low=found.value - np.hypot(found.value - found.low, timing),
+        high=found.value + np.hypot(found.high - found.value, timing),
+    )
 
 
 MEASURES: Mapping[str, Callable[..., Measured]] = {
