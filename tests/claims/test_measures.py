@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 
 from hindsight.claims import Verdict, evaluate, write_claims
-from hindsight.claims.measures import lean
+from hindsight.claims.evidence import Evidence
+from hindsight.claims.measures import MEASURES, lean
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
     CurveFunction,
     constant,
     levels_of,
+    second_paper,
     summarise,
     summarised,
     write_experiment,
@@ -59,6 +61,83 @@ def test_who_never_learns_is_beaten_and_not_compared(tmp_path):
     assert p2b.verdict == "yes" and p2b.measured.ahead == 2
     assert p2b.measured.words["compared"] == 0 and np.isnan(p2b.measured.value)
     assert p2b.measured.words["never"] == p2b.measured.words["runs"] == 10
+
+
+@pytest.mark.parametrize("winner", ["PPO-HER", "PPO"])
+def test_one_seed_decides_no_race(tmp_path, winner):
+    few: dict[str, Any] = {"arms": ALL_ARMS, "conditions": CONDITIONS[:1], "seeds": 1}
+    found = judged(tmp_path, "algorithms", lambda arm, *_: rise(4 if arm == winner else 10), **few)
+    for claim in ("P1", "P2a", "P2b", "P3a", "P3b"):
+        assert found[claim].verdict == "not tested" and "seed" in found[claim].why, claim
+
+
+def test_rivals_that_stopped_before_ppo_her_learned_leave_the_race_open(tmp_path):
+    few: dict[str, Any] = {"arms": ALL_ARMS, "conditions": CONDITIONS[:2]}
+    short = {"PPO-HER": {}}
+    found = judged(
+        tmp_path, "algorithms", lambda arm, *_: rise(15 if arm == "PPO-HER" else 30),
+        more_of=lambda arm, *_: short.get(arm, {"iterations": 10}), **few,
+    )  # fmt: skip
+    for claim in ("P2a", "P2b"):
+        assert found[claim].measured.open == 2 and found[claim].verdict == "open"
+
+
+def of_s_ratios(root: Path, curve_of: Curves) -> dict[str, Verdict]:
+    """The verdicts on MEHER, if all learn as this says."""
+    few: dict[str, Any] = {"conditions": CONDITIONS[:2], "seeds": 6}
+    for name, arms in (("s_ratio", ("MEHER",)), ("targeted", ("targeted MEHER",))):
+        judged(root, name, curve_of, arms=arms, **few)
+    return judged(root, "algorithms", curve_of, arms=ALL_ARMS, **few)
+
+
+def test_shares_that_are_equally_good_decide_nothing(tmp_path):
+    found = of_s_ratios(tmp_path, lambda *_: rise(4))
+    m1, m2b = found["M1"], found["M2b"]
+    assert m1.verdict == "open" and (m1.measured.low, m1.measured.high) == (0.0, 1.0)
+    assert (m2b.measured.ahead, m2b.measured.behind, m2b.measured.open) == (0, 0, 2)
+    assert all(choice.answer != "yes" for choice in m2b.choices.values())
+
+
+def test_censored_runs_decide_nothing(tmp_path):
+    """A single run of one condition learns, at S = 1/2; all the others are equally censored."""
+
+    def curve_of(arm: str, level: dict[str, Any], *place: str) -> CurveFunction:
+        learns = level.get("s_ratio") == 0.5 and place == CONDITIONS[0]
+        return lambda seed, steps: np.where(
+            steps < 4 * N_STEPS, 0.0, 0.99 if learns and seed == 0 else 0.3
+        )
+
+    found = of_s_ratios(tmp_path, curve_of)
+    for claim in ("M1", "M2a", "M2b", "M3", "M4"):
+        assert found[claim].verdict == "not tested", claim
+        assert "in no condition does the median run" in found[claim].why
+
+
+def test_levels_that_only_one_arm_has_are_not_compared(tmp_path):
+    levels = levels_of("grid_size")[:2]
+    plan = write_experiment(
+        tmp_path, "grid_size", levels=levels, fidelities=("released",), conditions=CONDITIONS[:1]
+    )
+    own = json.loads(plan.read_text())
+    own["entries"] = [e for e in own["entries"] if (e["arm"] == "PPO") != (e["level"] == levels[1])]
+    plan.write_text(json.dumps(own))
+    summarise(plan, tmp_path)
+    (p6b,) = [v for v in evaluate(plan.parent.parent) if v.claim == "P6b"]
+    assert p6b.verdict == "not tested" and "fewer than two levels of both arms" in p6b.why
+
+
+def test_repeated_timings_widen_an_interval(tmp_path):
+    few: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:4]}
+    second_paper(tmp_path, "stop_her", seeds=8, **few)
+    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
+    of_seeds = MEASURES["saved_after"](evidence, column="updates")
+    wider = MEASURES["saved_after"](evidence, column="updates", timing_sd=0.02)
+    timing = 1.96 * 0.02 / np.sqrt(4)  # four conditions, each with one timing
+    assert of_seeds.low <= of_seeds.value == wider.value <= of_seeds.high
+    assert wider.value - wider.low == pytest.approx(np.hypot(of_seeds.value - of_seeds.low, timing))
+    assert wider.high - wider.value == pytest.approx(
+        np.hypot(of_seeds.high - of_seeds.value, timing)
+    )
 
 
 def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path):

@@ -15,6 +15,11 @@ FEW = COUNTED | {"n_conditions": 3}
     [
         ("race", {"more_than": 6}, {"ahead": 7, "low": 0.1, "high": 0.2, **COUNTED}, "yes"),
         ("race", {"more_than": 6}, {"ahead": 6, "low": 0.1, "high": 0.2, **COUNTED}, "no"),
+        # Two conditions whose rival stopped too early to tell decide whether these are most.
+        ("race", {"more_than": 6}, {"ahead": 5, "low": 0.1, "high": 0.2, "n_conditions": 12,
+                                    "words": {"compared": 5, "undecided": 2}}, "open"),
+        ("race", {"more_than": 6}, {"ahead": 4, "low": 0.1, "high": 0.2, "n_conditions": 12,
+                                    "words": {"compared": 5, "undecided": 2}}, "no"),
         # Seven of them because the rival never arrives: not ahead where both do.
         ("race", {"more_than": 6}, {"ahead": 8, "low": -0.1, "high": 0.2, **COUNTED}, "open"),
         ("race", {"more_than": 6}, {"ahead": 8, "low": -0.2, "high": -0.1, **COUNTED}, "no"),
@@ -45,7 +50,8 @@ FEW = COUNTED | {"n_conditions": 3}
     ],
 )  # fmt: skip
 def test_each_rule(rule, limits, found, answer):
-    assert RULES[rule].answer(Measured(**{"value": 0.0, "low": 0.0, **found}), **limits) == answer
+    usual = {"value": 0.0, "low": 0.0, "n_seeds": 5 if rule == "race" else 0}
+    assert RULES[rule].answer(Measured(**usual | found), **limits) == answer
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ is censored and counts with its last step, so that its log-ratio is a bound. Rat
 positive values support the claim. Tests are a run's last evaluation, without random actions.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from hindsight.analysis import statistics
 from hindsight.analysis.arms import select
@@ -93,7 +94,9 @@ def highest(
     for place, arms in summary.groupby(CONDITION, sort=False):
         if len(arms) < most or scaled(arms["coarse_max_median_return"]).max() < LEARNT - ROUNDING:
             continue
-        her = select(arms, "subject")["arm"].iloc[0]
+        if (subject := select(arms, "subject")).empty:
+            continue
+        her = subject["arm"].iloc[0]
         top = arms.set_index("arm")[column]
         leads[str(place)] = float(top[her] - top.drop(her).max())
         if column.startswith("coarse"):
@@ -154,12 +157,14 @@ def first(
             ratios.append(values)
             ratio_of[str(place)] = float(values.mean())
             censored += int(fastest[time].isna().sum())
+    if not sides:
+        raise Untested("no condition has results of both sides")
     counts: dict[str, Any] = {
         "n_conditions": len(sides), "ahead": sides.count(1), "behind": sides.count(-1),
-        "open": sides.count(0), "conditions": ratio_of,
+        "open": sides.count(0) + sides.count(UNDECIDED), "conditions": ratio_of,
         "missing": sizes(summary[summary["arm"].isin({*her["arm"], *other["arm"]})]), "words": {
             "compared": len(ratios), "never": int(other[time].isna().sum()), "runs": len(other),
-            "censored": censored,
+            "censored": censored, "undecided": sides.count(UNDECIDED),
         },
     }  # fmt: skip
     if not ratios:
@@ -197,10 +202,14 @@ def _median(times: pd.Series) -> float:
     return float(np.median(times.fillna(np.inf)))
 
 
-def _before(mine: pd.DataFrame, other: pd.DataFrame, time: str) -> int:
+#: Between level and ahead: against several rivals, the least counts.
+UNDECIDED = 0.5
+
+
+def _before(mine: pd.DataFrame, other: pd.DataFrame, time: str) -> float:
     """Return 1 if my median run learns first, -1 if the other does.
 
-    0 if neither learns, at a tie, or if the loser was stopped before the winner learned.
+    0 if neither learns, or at a tie; UNDECIDED if the loser was stopped before the winner learned.
     """
     at = [_median(own[time]) for own in (mine, other)]
     if at[0] == at[1]:
@@ -208,7 +217,7 @@ def _before(mine: pd.DataFrame, other: pd.DataFrame, time: str) -> int:
     winner, loser = int(np.argmin(at)), (other, mine)[int(np.argmin(at))]
     watched = float(loser[time].fillna(loser[LAST[time]]).median())
     is_open = not np.isfinite(at[1 - winner]) and watched < at[winner]
-    return 0 if is_open else (1, -1)[winner]
+    return UNDECIDED if is_open else (1, -1)[winner]
 
 
 def sizes(summary: pd.DataFrame) -> list[str]:
@@ -313,10 +322,12 @@ def retained(
     the value is the mean over the harder levels.
     """
     runs = evidence.table(experiment, "runs.parquet", *BOTH, over=key)
+    shared = set.intersection(*(set(select(runs, role)[key]) for role in BOTH))
+    runs = runs[runs[key].isin(shared)]
     wide = runs.pivot(index=RUN, columns=["role", key], values="final_evaluation_success").dropna()
-    if wide.empty or runs[key].nunique() < 2:
-        raise Untested(f"the experiment {experiment} has fewer than two levels")
-    levels = sorted(runs[key].unique(), reverse=hardest == "smallest")
+    if wide.empty or len(shared) < 2:
+        raise Untested(f"the experiment {experiment} has fewer than two levels of both arms")
+    levels = sorted(shared, reverse=hardest == "smallest")
     strata = [by_condition(wide[role][levels]) for role in BOTH]
 
     def kept(means: Array) -> Array:
@@ -421,10 +432,29 @@ def _since_best(curve: pd.DataFrame) -> tuple[float, float, float]:
     return float(loss), together, float(entropy[now].mean() - entropy[then].mean())
 
 
-def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
-    """Return log2 of MEHER's steps to learn, and the budget by condition.
+def _learnt(runs: pd.DataFrame, cap: float = np.inf) -> set[str]:
+    """Return the conditions in which the median run learns at some S, within so many steps.
+
+    In the others nothing is compared: all runs are censored, which looks like equality.
+    """
+    medians = runs.groupby([CONDITION, S_RATIO])["learn_step"].apply(_median)
+    learns = medians[np.isfinite(medians) & (medians <= cap)]
+    return {str(condition) for condition in learns.index.unique(CONDITION)}
+
+
+def _there(values: Any, conditions: set[str]) -> Any:
+    """Return the rows of these conditions; Untested if there are none."""
+    kept = values[values.index.get_level_values(CONDITION).isin(conditions)]
+    if kept.empty:
+        raise Untested("in no condition does the median run reach a training return of 0.8")
+    return kept
+
+
+def _by_s(evidence: Evidence, cap: float = np.inf) -> tuple[pd.DataFrame, pd.Series, set[str]]:
+    """Return log2 of MEHER's steps to learn, the budget by condition, and where it learns.
 
     The steps are by condition and seed, with a column per S, where every S has results.
+    cap: a common budget.
     """
     runs = evidence.table("s_ratio", "runs.parquet", "subject", over=S_RATIO)
     budgets = evidence.table("s_ratio", "summary.csv", "subject", over=S_RATIO)
@@ -436,25 +466,31 @@ def _by_s(evidence: Evidence) -> tuple[pd.DataFrame, pd.Series]:
     wide = pd.DataFrame(own).dropna().sort_index(level=0, sort_remaining=False)
     if wide.empty:
         raise Untested("no condition has results at every S")
-    return wide, budgets.groupby(CONDITION)["budget"].min()
+    budget = budgets.groupby(CONDITION)["budget"].min()
+    return wide.clip(upper=np.log2(cap)), budget.clip(upper=cap), _learnt(runs, cap)
 
 
 def best_s(evidence: Evidence, *, within: float) -> Measured:
     """M1: find the S with the fewest steps to learn, and those within a share of it."""
-    wide, _ = _by_s(evidence)
+    wide, _, learnt = _by_s(evidence)
+    wide = _there(wide, learnt)
     levels, strata = wide.columns.to_numpy(dtype=float), by_condition(wide)
     means, draws = _means(strata)
     mean, draws = means.mean(axis=0), draws.mean(axis=0)
     wider = means[draw_seeds(len(means), 1)].mean(axis=1)
+    # Levels that are equally good are all the best: an interval reaches from the first to the last.
+    low, high, wide_low, wide_high = (
+        percentile_interval(levels[::way][own[:, ::way].argmin(axis=1)], n)[(way - 1) // 2]
+        for own, n in ((draws, min(map(len, strata))), (wider, len(means)))
+        for way in (1, -1)
+    )
     good = levels[mean <= mean.min() + np.log2(1 + within) + ROUNDING]
     table = evidence.table("s_ratio", "best_level.csv", "subject")
     together = table[table[CONDITION] == ALL]
     each = wide.groupby(level=0, sort=False).mean().idxmin(axis=1)
-    seeds = min(map(len, strata))
     return Measured(
-        float(levels[mean.argmin()]), *percentile_interval(levels[draws.argmin(axis=1)], seeds),
-        *percentile_interval(levels[wider.argmin(axis=1)], len(means)), n_conditions=len(means),
-        n_seeds=seeds, conditions=each.to_dict(), missing=_absent(levels),
+        float(levels[mean.argmin()]), low, high, wide_low, wide_high, n_conditions=len(means),
+        n_seeds=min(map(len, strata)), conditions=each.to_dict(), missing=_absent(levels),
         words={"flat": f"S = {good.min():g} to {good.max():g}" if len(good) > 1 else "no other S",
                "more": f"{within:.0%}",
                "m_c": f"{together['best_level'].iloc[0]:g}" if len(together) else "–"},
@@ -482,7 +518,8 @@ def lean(levels: Array, values: Array) -> Any:
 
 def leaning(evidence: Evidence, *, ends: bool) -> Measured:
     """M3: measure log2 steps at S < 1/2 minus those at 1 - S; `ends`: include 0 and 1."""
-    wide, _ = _by_s(evidence)
+    wide, _, learnt = _by_s(evidence)
+    wide = _there(wide, learnt)
     levels = wide.columns.to_numpy(dtype=float)
     kept = np.full(len(levels), ends) | ((levels > ROUNDING) & (levels < 1 - ROUNDING))
     values = pd.Series(-lean(levels[kept], wide.to_numpy()[:, kept]), wide.index)
@@ -496,7 +533,7 @@ def meher_gain(
     *,
     count: bool,
     tie: NonNegativeFloat = 0.0,
-    cap: int | None = None,
+    cap: PositiveInt | None = None,
     both: bool = False,
 ) -> Measured:
     """M2: measure log2 of PPO-HER's steps to learn over MEHER's.
@@ -506,18 +543,14 @@ def meher_gain(
     cap: a common budget: what happens after so many steps does not count.
     both: without the conditions in which PPO-HER's median run does not learn in time.
     """
-    wide, budgets = _by_s(evidence)
-    if cap is not None:
-        wide, budgets = wide.clip(upper=np.log2(cap)), budgets.clip(upper=cap)
+    wide, budgets, learnt = _by_s(evidence, np.inf if cap is None else cap)
     odd = wide.index.get_level_values("seed") % 2 == 1
     if not odd.any() or odd.all():
         raise Untested("S cannot be chosen on half of the seeds")
     best = [float(str(wide[half].groupby(level=0).mean().mean().idxmin())) for half in (~odd, odd)]
     meher = wide[best[0]].where(odd, wide[best[1]])
     her, learns = _her(evidence, budgets)
-    values = (her - meher).dropna()
-    if both:
-        values = values[values.index.get_level_values(CONDITION).isin(learns)]
+    values = _there((her - meher).dropna(), learns if both else learns | learnt)
     more: dict[str, Any] = {
         "words": {"s": " and ".join(f"{s:g}" for s in sorted(set(best)))},
         "missing": _absent(wide.columns.to_numpy(dtype=float)),
@@ -526,10 +559,11 @@ def meher_gain(
     if not count:
         return found
     means, draws = _means(by_condition(values))
-    ahead, behind = int((means >= tie).sum()), int((means <= -tie).sum())
+    least = max(tie, ROUNDING)  # a draw is nobody's
+    ahead, behind = int((means >= least).sum()), int((means <= -least).sum())
     return Measured(
-        float(ahead), *percentile_interval((draws >= tie).sum(axis=0), found.n_seeds), ahead=ahead,
-        behind=behind, open=len(means) - ahead - behind, n_conditions=len(means),
+        float(ahead), *percentile_interval((draws >= least).sum(axis=0), found.n_seeds),
+        ahead=ahead, behind=behind, open=len(means) - ahead - behind, n_conditions=len(means),
         n_seeds=found.n_seeds, conditions=found.conditions, **more,
     )  # fmt: skip
 
@@ -570,9 +604,7 @@ def targeting(evidence: Evidence) -> Measured:
             "the targeted runs are the untargeted ones, the same files, because the authors' "
             "targeted experiment runs its untargeted code"
         )
-    if all(own["learn_step"].isna().all() for own in sides):
-        raise Untested(NOTHING)
-    gains = paired(sides[1], sides[0], "log", keys)
+    gains = _there(paired(sides[1], sides[0], "log", keys), set.union(*map(_learnt, sides)))
     return of_values(
         gains.groupby(level=RUN, sort=False).mean(),
         missing=_absent(np.append(sides[0][S_RATIO].unique(), 1.0)),
@@ -641,8 +673,8 @@ def saved_after(
     timing = 1.96 * timing_sd / np.sqrt(found.n_conditions)
     return replace(
         found,
-        low=found.value - np.hypot(found.value - found.low, timing),
-        high=found.value + np.hypot(found.high - found.value, timing),
+        low=found.value - math.hypot(found.value - found.low, timing),
+        high=found.value + math.hypot(found.high - found.value, timing),
     )
 
 

@@ -29,11 +29,17 @@ class Rule:
 
 
 def race(m: Measured, *, more_than: Annotated[int, Field(ge=0, lt=CONDITIONS)]) -> Answer:
-    """Judge whether the subject is first in most conditions, and ahead where both arrive."""
+    """Judge whether the subject is first in most conditions, and ahead where both arrive.
+
+    Conditions whose loser stopped too early to tell may have been won.
+    """
+    _must_have_seeds(m)
     nothing_to_compare = m.words.get("compared") == 0
     sooner = "yes" if nothing_to_compare else lean(m, above=0)
-    share = more_than / CONDITIONS
-    return sooner if m.ahead > share * m.n_conditions + ROUNDING else "no"
+    most = more_than / CONDITIONS * m.n_conditions + ROUNDING
+    if sooner == "no" or m.ahead + m.words.get("undecided", 0) <= most:
+        return "no"
+    return sooner if m.ahead > most else "open"
 
 
 def level(
@@ -64,10 +70,15 @@ def equal(m: Measured, *, within: PositiveFloat) -> Answer:
     return _within(m, ROUNDING - within, within - ROUNDING)
 
 
+def _must_have_seeds(m: Measured) -> None:
+    if m.n_seeds < FEWEST_SEEDS:
+        raise Untested(f"only {m.n_seeds} seed{'s' * (m.n_seeds > 1)}; an interval needs five")
+
+
 def _within(m: Measured, low: float, high: float, *, interval: bool = True) -> Answer:
     """Judge whether the interval, or else the value, lies between two bounds."""
-    if math.isnan(m.low) and interval and m.n_seeds < FEWEST_SEEDS:
-        raise Untested(f"only {m.n_seeds} seed{'s' * (m.n_seeds > 1)}; an interval needs five")
+    if math.isnan(m.low) and interval:
+        _must_have_seeds(m)
     least, most = (m.value, m.value) if math.isnan(m.low) else (m.low, m.high)
     if most < low or least > high:
         return "no"
