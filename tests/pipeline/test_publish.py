@@ -258,13 +258,21 @@ def test_publishing_the_policy_of_a_cell_of_no_experiment(small):
 
 def test_episodes_that_no_job_made_are_not_published(small):
     """Nor anything else."""
-    config, _ = small
+    config, spec = small
     episodes = TRAINED / "tables" / config.source / "environment/episodes.npz"
     episodes.parent.mkdir(parents=True)
     episodes.write_text("not an archive")
     with pytest.raises(FileError, match=r"episodes.npz: no job of this project made it as it is"):
         list(publish(config))
     assert not PUBLISHED.exists()
-    Making("episodes", ()).record(episodes)
+    policies = policies_of(TRAINED / "cells" / f"{file_name(spec)}.parquet")
+    kept = policies.read_bytes()
+    policies.write_bytes(kept[::-1])
+    Making("episodes", [str(policies)]).record(episodes)
+    policies.write_bytes(kept)
+    with pytest.raises(FileError, match=r"npz: other policies than results/policies/\S+ acted in"):
+        list(publish(config))
+    assert not PUBLISHED.exists()
+    Making("episodes", [str(policies)]).record(episodes)
     list(publish(config))
     assert (PUBLISHED / "environment/episodes.npz").read_text() == "not an archive"

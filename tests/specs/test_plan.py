@@ -135,6 +135,22 @@ SAC = {"SAC": {"algorithm": "sac"}}
         ({"arms": HER, "tasks": {"x": {"keys": {5: 3}}}}, ["tasks.x.keys: {5: 3} is not a mapp"]),
         ({"arms": HER, "tasks": {"x": {"id": [1]}}}, ["mine, PPO-HER, x: environment.id: [1] is"]),
         ({"arms": SAC, "keys": {"n_envs": 0}}, ["mine, SAC", "algorithm.n_envs: 0 is not allowed"]),
+        # What would move a cell away from the place that tables and figures give it.
+        ({"arms": HER, "keys": {"spawn": "apart"}}, ["keys: 'spawn' is given by `conditions`"]),
+        ({"arms": HER, "vary": {"prey": ["repel"]}}, ["vary: 'prey' is given by `conditions`"]),
+        ({"arms": {"A": {"keys": {"name": "td3"}}}}, ["arms.A.keys: 'name' is given by"]),
+        (
+            {"arms": {"A": {"her": "future", "keys": {"strategy": "final"}}}},
+            ["arms.A.keys: 'strategy' is given by `her`"],
+        ),
+        (
+            {"arms": {"A": {"her": "final", "keys": {"k": 4}}}, "vary": {"k": [1, 2]}},
+            ["arms.A.keys: 'k' is given by `vary`"],
+        ),
+        (
+            {"arms": HER, "tasks": {"x": {"id": "PointReach-v0", "keys": {"id": "y"}}}},
+            ["tasks.x.keys: 'id' is given by `tasks`"],
+        ),
     ],
 )
 def test_an_impossible_experiment_is_refused_in_one_sentence(experiment, named):
@@ -202,6 +218,10 @@ def test_the_published_results_are_those_that_were_published_whatever_is_overrid
         (
             {"experiments": {"environment": {"title": "t", "figures": "f", "arms": {"A": {}}}}},
             ["'environment' is the name of the picture of the environment"],
+        ),
+        (
+            {"experiments": {"e_described": {"title": "t", "figures": "f", "arms": {"A": {}}}}},
+            ["'e_described' may not end in '_described'"],
         ),
     ],
 )

@@ -171,6 +171,9 @@ def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsy
     assert path.read_bytes() == before and trained_seeds == [0, 1, 2, 0, 1]
     assert all(torch.equal(row, rows[seed]) for seed, row in policies(tmp_path, SPEC).items())
     assert "was finished" in capsys.readouterr().err
+    # What is asked for again is trained again, whatever stands beside it.
+    train_cell(SPEC, tmp_path, Execution(again=True, keep_finished=True))
+    assert trained_seeds == [0, 1, 2, 0, 1, 0, 1, 2]
     # Without `keep_finished`, no checkpoint stays.
     train_cell(SPEC, tmp_path)
     assert not list((tmp_path / "checkpoints").rglob("*.safetensors"))

@@ -54,9 +54,14 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     acting = {name for name in main if (path := found.get(name)) and policies_of(path).exists()}
     drawn = trained / "tables" / plan.config.source / EPISODES
     own = record_of(TRAINED / "tables" / plan.config.source / EPISODES).relative_to(TRAINED)
-    made = read_record(trained / own).get("outputs", {}).values()
-    if drawn.exists() and file_sha256(drawn) not in made:
+    record = read_record(trained / own)
+    if drawn.exists() and file_sha256(drawn) not in record.get("outputs", {}).values():
         raise FileError(f"{drawn}: no job of this project made it as it is; delete it")
+    inputs = record.get("inputs", {}) if drawn.exists() else {}
+    acted = [(trained / Path(path).relative_to(TRAINED), digest) for path, digest in inputs.items()
+             if Path(path).is_relative_to(TRAINED / "policies")]  # fmt: skip
+    if other := [path for path, digest in acted if path.exists() and file_sha256(path) != digest]:
+        raise FileError(f"{drawn}: other policies than {other[0]} acted in it; delete it")
     # What is written anew may differ from the manifest, if an earlier publication was killed.
     anew = {policies_of(cells[name]) for name in acting}
     anew |= {PUBLISHED / EPISODES} if drawn.exists() else set()

@@ -18,7 +18,7 @@ from hindsight.figures.specs import DOCUMENT, TABLE, Document, FigureSpec, specs
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Spec
 from hindsight.specs.cell import KEYS
-from hindsight.specs.config import PICTURE, Config, Role, condition_name
+from hindsight.specs.config import PICTURE, Conditions, Config, Role, condition_name
 from hindsight.specs.errors import SpecError, must_be_among, validated
 from hindsight.specs.replay import GOAL_STRATEGIES
 
@@ -84,10 +84,14 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         if pictured:
             continue
         experiment = config.experiments[spec.experiment]
-        of = experiment.conditions or config.conditions
+        of = experiment.conditions or Conditions()  # a configuration may train fewer
         papers = [condition_name(*place) for place in product(of.spawns, of.preys)]
         keys = {key for arm in experiment.arms.values() for key in arm.keys}
         yield from _figure(where, spec, FACETS | keys | experiment.vary.keys(), document)
+        apart = {*spec.rows, spec.columns, spec.lines, *spec.alone[:1]}
+        for key, varied in experiment.vary.items():
+            if spec.kind == "curves" and len(varied) > 1 and not apart & {key, "line"}:
+                raise ValueError(f"{where}: no line, row or column is for the levels of {key!r}")
         values = experiment.vary | {"arm": (*experiment.arms,)}
         for key, value in [spec.alone] if spec.alone and spec.alone[0] in values else []:
             yield f"{where}.alone", [value], values[key]

@@ -79,6 +79,8 @@ else:
 PAPERS_TASK = "predator-prey"
 #: Folder of the figure of the environment, beside those of the experiments.
 PICTURE = "environment"
+#: How the names of an experiment's figures end that show what is described.
+DESCRIBED = "_described"
 #: The experiment of the main figure, in which the authors' curves are drawn, too.
 MAIN_EXPERIMENT = "algorithms"
 
@@ -106,6 +108,11 @@ class Conditions(Spec):
 
     spawns: Annotated[tuple[Spawn, ...], Field(min_length=1), ONCE] = SPAWNS
     preys: Annotated[tuple[Prey, ...], Field(min_length=1), ONCE] = tuple(PREYS)
+
+
+#: What gives a key that also names a cell in tables and figures.
+GIVEN_BY = {"id": "tasks", "spawn": "conditions", "prey": "conditions", "name": "algorithm",
+            "strategy": "her"}  # fmt: skip
 
 
 class Experiment(Spec):
@@ -140,6 +147,20 @@ class Experiment(Spec):
         for name, arm in self.arms.items():
             for task_name in arm.tasks or ():
                 must_be_among(self.tasks, task_name, f"arms.{name}.tasks:")
+        return self
+
+    @model_validator(mode="after")
+    def _keys_are_given_once(self) -> "Experiment":
+        """Tables and figures name a cell by its place in the grid, so no key may move it."""
+        given = {"keys": self.keys} | {f"arms.{n}.keys": arm.keys for n, arm in self.arms.items()}
+        given |= {f"tasks.{name}.keys": task.get("keys", {}) for name, task in self.tasks.items()}
+        for where, keys in given.items():
+            for key in keys:
+                if by := "vary" if key in self.vary else GIVEN_BY.get(key):
+                    raise ValueError(f"{where}: {key!r} is given by `{by}`")
+        for key in self.vary:
+            if (by := GIVEN_BY.get(key)) and key != "strategy":
+                raise ValueError(f"vary: {key!r} is given by `{by}`")
         return self
 
 
@@ -254,12 +275,20 @@ class Config(Spec):
                 f"experiments: {PICTURE!r} is the name of the picture of the environment; "
                 "choose another"
             )
-        selects = {f"presets.{name}.select": size.select for name, size in self.presets.items()}
-        for where, select in (selects | {"select": self.select or {}}).items():
-            for name, rows in select.items():
-                must_be_among(self.experiments, name, f"{where}: experiment")
-                for row in rows:
-                    _is_part_of(f"{where}.{name}", row, self.experiments[name])
+        for name in self.experiments:
+            if name.endswith(DESCRIBED):
+                raise ValueError(
+                    f"experiments: {name!r} may not end in {DESCRIBED!r}, as the names of figures "
+                    "of what is described do; choose another"
+                )
+        # Other presets may name what was replaced here: they are checked once they are in force.
+        where, select = f"presets.{self.size_name}.select", self.presets[self.size_name].select
+        if self.select is not None and self.results != "published":
+            where, select = "select", self.select
+        for name, rows in select.items():
+            must_be_among(self.experiments, name, f"{where}: experiment")
+            for row in rows:
+                _is_part_of(f"{where}.{name}", row, self.experiments[name])
         return self
 
     @property

@@ -76,7 +76,8 @@ class Record:
     def begin(self, reuses: bool = True) -> Runs | None:
         """Load existing results; returns the runs to continue from a checkpoint, if there is one.
 
-        `reuses`: also take runs from a cell that differs only in its number of seeds.
+        `reuses`: also take runs from a cell that differs only in its number of seeds, and those of
+        a finished checkpoint.
         """
         self._sweep()
         if reuses:
@@ -84,7 +85,7 @@ class Record:
             if runs := self.reused.runs:
                 taken = f"{len(runs)} of {self.spec.seeds} runs are taken over from"
                 print(f"{taken} {self.reused.origin['cell']}", file=sys.stderr)
-        return self._resume()
+        return self._resume(reuses)
 
     @property
     def missing(self) -> list[int]:
@@ -218,7 +219,7 @@ class Record:
                 with suppress(OSError):
                     shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
 
-    def _resume(self) -> Runs | None:
+    def _resume(self, reuses: bool) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
         path = self.path("checkpoints", ".safetensors")
         if not path.exists():
@@ -234,6 +235,9 @@ class Record:
                 aside = set_aside(path).name
                 why = f"made with {changed}; set aside as {aside}, training starts from scratch"
                 print(f"{path}: {why}", file=sys.stderr)
+                return None
+            if not reuses and len(saved["ended"]) == self.spec.seeds:
+                path.unlink()  # of the training that is to be done again
                 return None
             runs = self._continue(saved)
         except (DamagedError, *MISFITS) as error:
