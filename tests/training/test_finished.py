@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
+from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about
 from hindsight.specs.cell import CellSpec
@@ -129,6 +130,23 @@ def test_runs_of_another_world_are_not_reused(tmp_path, trained_seeds, capsys):
     path = train_cell(SPEC, tmp_path)
     assert trained_seeds == [0, 1, 0, 1, 2] and "reused" not in about(path)
     assert f"trained with torch 2.0.0 (now {torch.__version__}" in capsys.readouterr().err
+
+
+def test_runs_of_another_device_are_not_reused_and_another_processor_is_named(tmp_path, capsys):
+    """Minutes of two clocks cannot be added, and those of two processors cannot be compared."""
+    first = train_cell(with_seeds(2), tmp_path)
+    rewrite(first, device="cuda", clock="wall")
+    path = train_cell(SPEC, tmp_path)
+    assert "reused" not in about(path)
+    assert "trained with cuda (now cpu), so its runs are not reused" in capsys.readouterr().err
+    path.unlink()
+    rewrite(first, device="cpu", clock="cpu", machine=about(first)["machine"] | {"processor": "A"})
+    own = about(train_cell(SPEC, tmp_path))
+    assert [place["machine"]["processor"] for place in own["made_on"]] == [
+        "A", own["machine"]["processor"]
+    ]  # fmt: skip
+    timed_on = reduce_cell(load_cell(path)).timed_on
+    assert timed_on.startswith(f"A and {own['machine']['processor']}, ")
 
 
 def test_a_checkpoint_of_another_world_is_kept_but_not_continued(tmp_path, capsys):

@@ -57,7 +57,7 @@ class Reduced:
         traces: further columns by name, each `[seed, step]`.
         unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
         by_episode: whether no row covers more than one episode.
-        timed_on: the processor, and how many runs trained together on it.
+        timed_on: the processors, and how many runs trained together on it.
     """
 
     budget: int
@@ -126,8 +126,8 @@ def reduce_cell(cell: Cell) -> Reduced:
     task = spec.get("environment", {}).get("id", PAPERS_ENVIRONMENT)
     unit_returns = task == PAPERS_ENVIRONMENT
     on_scale = returns if unit_returns else np.full_like(returns, np.nan)
-    machine = cell.metadata["machine"]
-    processor = machine.get("gpu", machine.get("processor", "unknown"))
+    machines = [place["machine"] for place in cell.metadata.get("made_on", [cell.metadata])]
+    processors = dict.fromkeys(own.get("gpu", own.get("processor", "unknown")) for own in machines)
     runs: Columns = {
         "seed": seeds,
         "max_return": np.fmax.reduce(returns, axis=1),
@@ -151,7 +151,7 @@ def reduce_cell(cell: Cell) -> Reduced:
         cell.budget, seeds, env_steps, returns, success, full, full_success, minutes, updates,
         traces, runs, evaluations, unit_returns,
         bool((np.nan_to_num(np.diff(episodes, axis=1)) <= 1).all()),
-        f"{processor}, {cell.metadata['runs_per_axis']} runs sharing an axis",
+        f"{' and '.join(processors)}, {cell.metadata['runs_per_axis']} runs sharing an axis",
     )  # fmt: skip
 
 

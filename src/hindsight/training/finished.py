@@ -59,7 +59,8 @@ def load_trained(root: Path, spec: CellSpec) -> TrainedRuns | None:
         if not is_policy_of(spec, found, saved, policies_at):
             return None
         runs = list(found["runs"])
-        origin = {"cell": spec.name, **{key: found[key] for key in ("machine", "versions")}}
+        kept = ("machine", "versions", "device")
+        origin = {"cell": spec.name, **{key: found[key] for key in kept}}
         seconds = float(found["seconds"])
     except Exception:  # a damaged file can make a reader raise anything; the cell is retrained
         return None
@@ -90,10 +91,11 @@ def changed_versions(recorded: dict[str, str]) -> str:
     return ", ".join(changed)
 
 
-def runs_to_reuse(root: Path, spec: CellSpec) -> TrainedRuns | None:
+def runs_to_reuse(root: Path, spec: CellSpec, device: str) -> TrainedRuns | None:
     """Find runs in a cell that differs only in its number of seeds, as many as possible.
 
-    Runs that other versions of packages trained are not taken: a cell would hold two worlds.
+    Runs that other versions of packages trained, or another kind of device, are not taken: a cell
+    would hold two worlds, or two clocks.
     """
     beside = (root / "cells" / spec.name).parent.glob("*seeds*.parquet")
     there = {int(words[1]) for path in beside if (words := SEEDS.search(path.name))}
@@ -103,7 +105,10 @@ def runs_to_reuse(root: Path, spec: CellSpec) -> TrainedRuns | None:
         other = spec.model_copy(update={"seeds": seeds})
         if (found := load_trained(root, other)) is None:
             continue
-        if not (changed := changed_versions(found.origin["versions"])):
+        changed = changed_versions(found.origin["versions"])
+        if (there := found.origin["device"]) != device:
+            changed = f"{there} (now {device})"
+        if not changed:
             return select_seeds(found, spec.run_seeds)
         print(f"{other.name}: trained with {changed}, so its runs are not reused", file=sys.stderr)
     return None

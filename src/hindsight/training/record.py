@@ -81,7 +81,8 @@ class Record:
         """
         self._sweep()
         if reuses:
-            self.reused = runs_to_reuse(self.root, self.spec) or NO_RUNS
+            device = torch.device(self.device).type
+            self.reused = runs_to_reuse(self.root, self.spec, device) or NO_RUNS
             if runs := self.reused.runs:
                 taken = f"{len(runs)} of {self.spec.seeds} runs are taken over from"
                 print(f"{taken} {self.reused.origin['cell']}", file=sys.stderr)
@@ -190,7 +191,9 @@ class Record:
 
     def _made_on(self) -> list[dict[str, Any]]:
         """The machines and versions that have trained the cell, this process's last."""
-        return [*(other for other in self.earlier if other != self._here), self._here]
+        theirs = [{key: self.reused.origin[key] for key in self._here}] if self.reused.runs else []
+        others = (other for other in (*theirs, *self.earlier) if other != self._here)
+        return [*others, self._here]
 
     def _metadata(self) -> dict[str, Any]:
         device, made_on = torch.device(self.device), self._made_on()
