@@ -242,7 +242,16 @@ def test_an_on_policy_algorithm(package):
     assert len(add(package, "reinforce.py")) == 2
     how = {**SMALL, "algorithm": {"name": "reinforce", **PPO}}
     bits = {"id": "BitFlipping-v0", "n_bits": 3}
-    columns, _ = trained(package, {**how, "hindsight": {}}, {**how, "environment": bits})
+    columns, _ = trained(
+        package,
+        {**how, "hindsight": {}},
+        {**how, "environment": bits},
+        then="from pathlib import Path\n"
+        "from hindsight.analysis.cells import load_cell\n"
+        "from hindsight.specs.cell import CellSpec\n"
+        "from hindsight.training.cell import train_cell\n"
+        "load_cell(train_cell(CellSpec.model_validate(cells[0]), Path('results')))\n",
+    )
     assert columns["relabelled_share"] == [0.5, 0.5] and len(columns["policy_loss"]) == 2
 
 

@@ -12,6 +12,7 @@ from hindsight.nn.adam import Adam
 from hindsight.nn.mlp import MLP
 from hindsight.replay.transitions import Batch
 from hindsight.specs.base import AlgorithmSpec, EnvironmentSpec
+from hindsight.specs.errors import SpecError
 
 
 class Agent(Protocol):
@@ -79,7 +80,7 @@ class OnPolicyAlgorithm(Protocol):
     """The file of an algorithm that learns from rollouts, such as `algorithms.ppo`."""
 
     Agent: type[Any]
-    Diagnostics: type
+    Diagnostics: type  # has `updates`: gradient steps taken [run]
 
     def behaviour(
         self, agent: Any, rows: Tensor, spec: Any, generator: torch.Generator | None = None
@@ -105,20 +106,26 @@ class OnPolicyAlgorithm(Protocol):
 
 
 def off_policy(spec: AlgorithmSpec) -> OffPolicyAlgorithm:
-    """Import an off-policy algorithm; TypeError if its file lacks a name."""
+    """Import an off-policy algorithm; SpecError if its file lacks a name."""
     return cast(OffPolicyAlgorithm, _checked(spec.module, OffPolicyAlgorithm))
 
 
 def on_policy(spec: AlgorithmSpec) -> OnPolicyAlgorithm:
-    """Import an on-policy algorithm; TypeError if its file lacks a name."""
-    return cast(OnPolicyAlgorithm, _checked(spec.module, OnPolicyAlgorithm))
+    """Import an on-policy algorithm; SpecError if its file lacks a name."""
+    found = _checked(spec.module, OnPolicyAlgorithm)
+    if "updates" not in getattr(found.Diagnostics, "__dataclass_fields__", ()):
+        raise SpecError(
+            f"{spec.module}: Diagnostics must be a dataclass with `updates`, the number of "
+            "gradient steps taken [run], which every results file has"
+        )
+    return cast(OnPolicyAlgorithm, found)
 
 
 def _checked(module: str, kind: type) -> Any:
     found = import_module(module)
     names = {name for name in {**vars(kind), **kind.__annotations__} if not name.startswith("_")}
     if missing := sorted(name for name in names if not hasattr(found, name)):
-        raise TypeError(
+        raise SpecError(
             f"{module} lacks {', '.join(missing)}, which algorithms.interface.{kind.__name__} "
             "describes"
         )
