@@ -210,6 +210,24 @@ def test_an_environment_that_resets_by_itself_is_noticed():
         buffer.add(where[3], [1], -1, where[2], False, False)
 
 
+def test_a_reset_that_the_buffer_was_not_told_of_is_noticed():
+    """Goals would be taken from the next episode."""
+    buffer, env = HindsightReplayBuffer(40, Line(), seed=0), Line()
+    for told in (True, False):
+        for _ in range(2):
+            obs, _ = env.reset()
+            next_obs, reward, terminated, *_ = env.step(1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                buffer.add(obs, [1], reward, next_obs, terminated, False)
+                if told:
+                    buffer.truncate_last_trajectory()
+            if not told:
+                break
+    with pytest.warns(UserWarning, match=r"not the one that .* call truncate_last_trajectory\(\)"):
+        buffer.add(env.reset()[0], [1], reward, next_obs, terminated, False)
+
+
 def test_a_function_that_changes_its_arguments_changes_no_sample():
     class Changing(Line):
         def compute_reward(self, achieved, desired, infos):

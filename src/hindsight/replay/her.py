@@ -45,6 +45,12 @@ JUMPED = (
     "the observation is not the one that the last step led to, so the open episode was cut there, "
     "as by a time limit; learn() resets the environment unless reset_num_timesteps=False"
 )
+#: The same of a buffer that does not know whether the environment was reset.
+DIFFERS = (
+    "the observation is not the one that the last step led to; if the environment was reset before "
+    "its episode ended, call truncate_last_trajectory() first, or goals are taken from another "
+    "episode"
+)
 #: A warning about an environment that resets by itself.
 RESET = (
     "an episode begins exactly where the last one ended, as if the environment reset by itself; "
@@ -375,9 +381,12 @@ class HindsightReplayBuffer(FieldBuffer):
         kept = None if self.infos is None else _one_each(infos, rows.shape[0] * rows.shape[1])
         pairs = [(np.asarray(obs[key]), np.asarray(next_obs[key])) for key in self._state]
         shared = any(np.may_share_memory(before, after) for before, after in pairs)
-        jumps = self._jumps(rows[:, 0]) if shared or self.cuts_jumps else NONE
+        jumps = self._jumps(rows[:, 0])
         if shared and jumps.any():
             raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
+        if jumps.any() and not self.cuts_jumps:
+            warnings.warn(DIFFERS, stacklevel=3)
+            jumps = NONE
         if not ring.elapsed.all() and self._goes_on(rows[:, 0]):
             warnings.warn(RESET, stacklevel=3)
         self._complete(rows.reshape(-1, width), kept)
