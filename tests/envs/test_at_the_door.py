@@ -754,6 +754,9 @@ def test_a_reward_of_one_s_own_counts_as_success_where_it_is_best():
     assert not env.compute_terminated(np.ones(2), np.zeros(2), {})
     with pytest.raises(SpecError, match="needs a reward, a tolerance, or both"):
         with_goals(tolerance=None)
+    for impossible in (-1, np.nan, [0.1], [0.1, 0.1, 0.1], [0.1, -0.1]):
+        with pytest.raises(SpecError, match=r"one for each number of a goal, of shape \(2,\)"):
+            with_goals(tolerance=impossible)
     with pytest.raises(SpecError, match="must have the same shape"):
         wrong = partial(GoalEnvironment, Plain(), lambda *of: np.zeros(2), lambda *of: 0.0)
         SAC(partial(wrong, tolerance=1), max_episode_steps=5)

@@ -176,6 +176,7 @@ ARRAYS = [
     ({"obs": 3}, '^obs: 3 is not allowed; it must be a dictionary with "shape" and "dtype"$'),
     ({"act": {"dtype": "foo"}}, "act: dtype 'foo' is not allowed; it must be a numeric type"),
     ({"act": {"dtype": complex}}, "act: dtype .* is not allowed; it must be a numeric type"),
+    ({"act": {"shpe": 2}}, "act: 'shpe' is unknown; it can have"),
     ({"act": {"shape": "two"}}, "act: shape 'two' is not allowed; it must be whole numbers"),
 ]
 
@@ -199,6 +200,16 @@ ARRAYS = [
 def test_invalid_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         buffer_of(**changes)
+
+
+def test_an_array_in_another_layout_is_not_made_to_fit():
+    right = step(np.arange(5), done=np.arange(5) == 4)
+    buffer = buffer_of()
+    for wrong in (right["obs"].T, right["obs"].reshape(-1), right["obs"][:, None]):
+        with pytest.raises(ValueError, match="^obs: "):
+            buffer.add(**right | {"obs": wrong})
+    assert buffer.get_stored_size() == 0
+    buffer.add(**right)
 
 
 def test_sizes_may_be_whole_floats_and_types_have_a_default():

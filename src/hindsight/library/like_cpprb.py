@@ -222,7 +222,9 @@ class HindsightReplayBuffer(FieldBuffer):
         for field in self._given:
             values = np.asarray(kwargs[field.name])
             # A single number may lack its axis, and a single step the axis of steps.
-            if values.size == steps * int(np.prod(field.shape)):
+            one = [(), field.shape] if field.shape == (1,) else [field.shape]
+            many = [(steps, *shape) for shape in one]
+            if values.shape in (*many, *(one if steps == 1 else ())):
                 values = values.reshape(steps, *field.shape)
             if field.name == self._done:
                 values = truth(field.name, values, (steps, *field.shape))
@@ -354,6 +356,9 @@ def _arrays(env_dict: Any, default: Any) -> Arrays:
             raise ValueError(
                 f'{name}: {of!r} is not allowed; it must be a dictionary with "shape" and "dtype"'
             )
+        # cpprb writes `add_shape` into the dictionary that it is given.
+        if unknown := sorted(map(str, of.keys() - {"shape", "dtype", "add_shape"})):
+            raise ValueError(f'{name}: {unknown[0]!r} is unknown; it can have "shape" and "dtype"')
         given = of.get("dtype", default)
         try:
             dtype = np.dtype(np.float32 if given is None else given)

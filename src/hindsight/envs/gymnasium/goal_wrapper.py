@@ -58,7 +58,7 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
             seed: called as `seed(env, seed)` before each reset with a seed, for environments that
                 draw from elsewhere; `lambda env, seed: numpy.random.seed(seed)`.
 
-        Raises SpecError if both reward and tolerance are None.
+        Raises SpecError if both reward and tolerance are None, or the tolerance is impossible.
         """
         super().__init__(env)
         if reward is None and tolerance is None:
@@ -72,6 +72,13 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         shapes = (np.shape(find(env, obs, info)) for find in (achieved, desired))
         goals = [Box(-np.inf, np.inf, shape, np.float64) for shape in shapes]
         self._shape = goals[0].shape
+        if tolerance is not None:
+            given = np.asarray(tolerance, float)
+            if given.shape not in ((), self._shape) or not (given >= 0).all():  # nor NaN
+                raise SpecError(
+                    f"tolerance: {tolerance} is not allowed; it must be a number, 0 or more, or "
+                    f"one for each number of a goal, of shape {self._shape}"
+                )
         self.observation_space = Dict(dict(zip(GOAL_KEYS, (*goals, own), strict=True)))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
