@@ -201,6 +201,43 @@ def test_nan_in_a_goal_is_what_is_refused():
         hovering("Masked-v0")
 
 
+class Broken(Hovering):
+    """Its observations, or what it returns, are not what its spaces promise."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        if how == "plain":
+            self.observation_space = {**self.observation_space.spaces}  # type: ignore[assignment]
+
+    def obs(self) -> dict[str, Any]:
+        obs = super().obs()
+        if self.how == "short":
+            del obs["observation"]
+        return obs | ({"observation": np.zeros(3)} if self.how == "long" else {})
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        obs, info = super().reset(seed=seed)
+        return obs if self.how == "old" else (obs, info)
+
+
+gym.register("Broken-v0", Broken, max_episode_steps=20)
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ("short", "the observation of its first reset has no 'observation', which its observation"),
+        ("long", r"has a 'observation' of shape \(3,\); its space has \(2,\)"),
+        ("old", "reset must return two values, the observation and its info"),
+        ("plain", "its observation_space is a dict, not a gymnasium.spaces.Dict"),
+    ],
+)
+def test_observations_that_their_space_does_not_promise_are_named(how, named):
+    with pytest.raises(SpecError, match=named):
+        hovering("Broken-v0", how=how)
+
+
 # -- rewards that read the environment's own state -------------------------------------------------
 
 
@@ -657,6 +694,15 @@ gymnasium.register("FetchReachMine-v0", Mine, max_episode_steps=9)
     with pytest.raises(SpecError) as said:
         validated(GymnasiumSpec, {"id": "mine_alone:PointMaze_Medum-v3"})
     assert "did you mean" not in str(said.value)
+    # One that registers another module's class, and an id without its version.
+    text = 'import gymnasium\ngymnasium.register("Other-v0", "tests.envs.corridor:Corridor")\n'
+    (tmp_path / "mine_too.py").write_text(text)
+    for name, named in (
+        ("mine_too:Other", "use 'mine_too:Other-v0'"), ("mine_too:Othr-v0", "mean 'Other-v0'"),
+        ("mine_too.py:Other-v0", "there is no module 'mine_too.py'; leave out .py"),
+    ):  # fmt: skip
+        with pytest.raises(SpecError, match=named):
+            validated(GymnasiumSpec, {"id": name})
 
 
 def test_an_old_id_is_answered_by_the_newest():

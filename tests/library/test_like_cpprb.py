@@ -206,7 +206,7 @@ def test_an_array_in_another_layout_is_not_made_to_fit():
     right = step(np.arange(5), done=np.arange(5) == 4)
     buffer = buffer_of()
     for wrong in (right["obs"].T, right["obs"].reshape(-1), right["obs"][:, None]):
-        with pytest.raises(ValueError, match="^obs: "):
+        with pytest.raises(ValueError, match=r"^obs: "):
             buffer.add(**right | {"obs": wrong})
     assert buffer.get_stored_size() == 0
     buffer.add(**right)

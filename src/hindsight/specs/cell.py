@@ -279,6 +279,9 @@ def _put(values: dict[str, Any], key: str, value: Any, location: str) -> None:
         raise SpecError(f"{location}: unknown option {key!r}; {who} has {names}")
     known = {"first_seed", "early_end"}.union(*(model.model_fields for model in ours.values()))
     listed = f"; hindsight train --algorithm {how} --settings lists them"
+    if "kwargs" in ours["environment"].model_fields:
+        own = json.dumps({key: "..."})
+        listed += f"; an argument of {values['environment']['id']} is given by 'kwargs={own}'"
     raise SpecError(f"{location}: unknown option {key!r}{guess(key, known) or listed}")
 
 

@@ -348,10 +348,14 @@ def registered(name: str) -> Any:
         raise SpecError(f"{name!r} is unknown{meant}") from None
 
 
+#: Ids that were registered when a user's module was imported.
+ADDED_BY: dict[str, set[str]] = {}
+
+
 def _newest(module: str = "") -> dict[str, str]:
     """The ids of the newest versions of all registered environments, by their names.
 
-    module: only of those that its package defines.
+    module: only of those that its package defines, or that it registered when it was imported.
     """
     others = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
     if module:
@@ -361,7 +365,8 @@ def _newest(module: str = "") -> dict[str, str]:
             place = entry if isinstance(entry, str) else str(getattr(entry, "__module__", ""))
             return place.partition(":")[0].partition(".")[0]
 
-        own = (spec for spec in others if home(spec.entry_point) == package)
+        added = ADDED_BY.get(module, ())
+        own = (x for x in others if x.id in added or home(x.entry_point) == package)
         return {VERSION.sub("", spec.id): spec.id for spec in own}
     return {VERSION.sub("", name): name for name in (*ENVIRONMENTS, *(x.id for x in others))}
 
@@ -388,13 +393,18 @@ def _import(module: str, name: str) -> None:
         sys.path.append(here)  # the user's own environment may be here
     if module not in sys.modules:
         note(name)
+    before = {*gym.registry}
     with others_code(name):
         try:
             importlib.import_module(module)
+            ADDED_BY.setdefault(module, {*gym.registry} - before)
         except Exception as error:
             missing = isinstance(error, ModuleNotFoundError) and error.name
             if missing in (module, module.partition(".")[0]):
-                raise SpecError(f"{name!r} is unknown: there is no module {module!r}") from None
+                file = "; leave out .py" if module.endswith(".py") else ""
+                raise SpecError(
+                    f"{name!r} is unknown: there is no module {module!r}{file}"
+                ) from None
             raise EnvironmentFailure.of(f"{name}: importing {module} failed", error) from error
 
 

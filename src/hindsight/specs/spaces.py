@@ -112,6 +112,8 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     Raises SpecError if a goal key is missing, or neither numbers nor choices.
     """
     spaces = dict(whole.spaces) if isinstance(whole, Dict) else {}
+    if isinstance(whole, dict):
+        raise SpecError(f"{name}: its observation_space is a dict, not a gymnasium.spaces.Dict")
     if not set(spaces) >= set(GOAL_KEYS):
         what = ", ".join(spaces) or f"a {type(whole).__name__}"
         raise SpecError(

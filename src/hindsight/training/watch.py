@@ -108,7 +108,10 @@ def _film(
         frames: list[NDArray[Any]] = []
 
         def look(frames: list[NDArray[Any]] = frames) -> None:
-            image: Any = env.render()
+            try:
+                image: Any = env.render()
+            except NotImplementedError:
+                raise FileError(f"{where.id} cannot be filmed: it has no render method") from None
             if np.ndim(image) != 3:
                 raise FileError(
                     f"{where.id} cannot be filmed: render returned {type(image).__name__} of shape "

@@ -172,11 +172,18 @@ def find_facts(
         raise SpecError(f"{name} has no compute_reward, which returns the rewards of other goals")
     try:
         # Copied, because an environment may return arrays that its next step changes.
-        obs = deepcopy(env.reset(seed=0)[0])
+        begun: Any = env.reset(seed=0)
+        if not isinstance(begun, tuple) or len(begun) != 2:
+            raise SpecError(f"{name}: reset must return two values, the observation and its info")
+        obs = deepcopy(begun[0])
         next_obs, paid, _, _, info = env.step(neutral(action))
         next_obs, reward = deepcopy(next_obs), float(paid)
+    except SpecError:
+        raise
     except Exception as error:
         raise EnvironmentFailure.of(f"{name}: its first step failed", error) from error
+    for method, seen in (("reset", obs), ("step", next_obs)):
+        _must_be_whole(f"{name}: the observation of its first {method}", seen, spaces)
     first = finite_row(obs, spaces, name)
     again = finite_row(env.reset(seed=0)[0], spaces, name)
     achieved = np.asarray(next_obs["achieved_goal"], goal.dtype).reshape(goal.shape or ())
@@ -202,7 +209,11 @@ def find_facts(
         )
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
-    lines += [f"{', '.join(left_out)} left out: neither floats nor discrete"] if left_out else []
+    lines += (
+        [f"{', '.join(left_out)} left out: neither arrays of floats nor discrete"]
+        if left_out
+        else []
+    )
     best = float(rewards(desired[None], desired[None])[0]) + 0.0  # not -0
     first_step = Tried(achieved, desired, False, False, reward)
     known = _tests(name, env, rewards, best, step)
@@ -270,6 +281,17 @@ def find_facts(
         success_test=test,
         instance=env,
     )
+
+
+def _must_be_whole(what: str, obs: Any, spaces: Mapping[str, Space[Any]]) -> None:
+    """Raise SpecError if an observation lacks a part of its space, or one has another size."""
+    for key, space in spaces.items():
+        if not isinstance(obs, Mapping) or key not in obs:
+            raise SpecError(f"{what} has no {key!r}, which its observation space has")
+        if np.size(obs[key]) != np.prod(space.shape or (), dtype=int):
+            raise SpecError(
+                f"{what} has a {key!r} of shape {np.shape(obs[key])}; its space has {space.shape}"
+            )
 
 
 def finite_row(
