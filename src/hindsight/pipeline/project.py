@@ -15,6 +15,7 @@ Layout, relative to the project's folder:
 The source is a preset or `published`.
 """
 
+import atexit
 import math
 import os
 import re
@@ -323,6 +324,7 @@ class Project:
         if not self.experiments:
             raise FileError(f"{self.root}/cells: there are no results of {self.source} to show")
         self._locks.enter_context(lock())
+        atexit.register(self._locks.close)  # `end` is not called after a failure
         self._leave_the_future()
         if self.trains:
             cancel_left_jobs()
