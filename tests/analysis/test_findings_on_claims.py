@@ -17,6 +17,7 @@ from tests.analysis.published import (
     percents,
     reached,
     saved_by_switching,
+    savings_of_runs,
     steps_of,
     thousands,
 )
@@ -146,15 +147,17 @@ def test_does_the_small_network_matter(findings, cells):
     found = [(own["PPO-HER"][away], own["PPO-HER"][kept]) for own in (tight, none)]
     assert found == [(0, 0), (16, 0)] and none["PPO-HER"][STALLED[0]] == 0
     without = cells("papers_kl_limit").under("described")
-    unlimited = [
-        run.tests["success_rate"].iloc[-1] for run in next(iter(without.values())).values()
-    ]
-    assert np.isinf(steps_of(without, "PPO-HER (3 × 512), no limit")).all()
+    unlimited = savings_of_runs(without, " (3 × 512), no limit")
+    shares = [100 * one[1] for own in unlimited.values() for one in own]
+    assert [len(own) for own in unlimited.values()] == [2, 1]
+    assert np.isinf([steps_of(without, f"{arm} (3 × 512), no limit", "random straight_away")
+                     for arm in ("PPO-HER", "PPO-HER-2-PPO")]).all()  # fmt: skip
     holds(
         findings, "Does the small network matter?", done[0], 640, *done[1:], 320,
         "8 500,000 1,000,000", *(percents(own.mean()) for own in later[:2]), 0.005,
         *limits, 16, 16, 0.005, tight["PPO-HER"][STALLED[0]], 0.005,
-        both_limits[0], 384, both_limits[1], percents(*unlimited), "2 300,000",
+        both_limits[0], 384, both_limits[1], f"{min(shares):.0f}",
+        f"{max(shares):.0f}%", "2 300,000",
         learns["PPO-HER" + large].sum(), 12, learns["PPO-HER"].sum(),
         f"{ratios[np.isfinite(ratios)].min():.1f} {ratios[np.isfinite(ratios)].max():.1f}",
         learns["PPO"].sum(), *(np.isfinite(steps_of(runs, arm + large)).sum() for arm in arms),
