@@ -242,7 +242,7 @@ def _seeds(panel: Panel, there: Mapping[Key, Curve]) -> str:
         return ""
     most = max(seeds.values())
     fewer = {name: n for name, n in seeds.items() if n < most}
-    if len(fewer) > 2:
+    if len(fewer) > 2 or max(map(len, fewer), default=0) > 12:  # its box would hide curves
         return f"n = {min(fewer.values())} to {most}"
     return "\n".join([f"n = {most}", *(f"{name} {n}" for name, n in fewer.items())])
 
