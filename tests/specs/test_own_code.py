@@ -150,17 +150,24 @@ def test_two_specifications_of_one_name_are_an_error(tmp_path, monkeypatch):
         subclasses_by("kinds", [str(tmp_path / "kinds")], Spec, "name")
 
 
-@pytest.mark.parametrize("module", ["kinds.third", "kind.third"])
-def test_an_implementation_that_does_not_exist_is_named(module, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("module", "field", "named"),
+    [
+        ("kinds.third", "name", "One.module is kinds.third, and there is no"),
+        ("kind.third", "name", "One.module is kind.third, and there is no"),
+        ("kinds", "nam", "One needs a field 'name'"),
+    ],
+)
+def test_what_a_registered_class_lacks_is_named(module, field, named, tmp_path, monkeypatch):
     (tmp_path / "kinds").mkdir()
     text = (
         "from typing import ClassVar\nfrom hindsight.specs.base import Spec\nclass One(Spec):\n"
-        f"    module: ClassVar[str] = '{module}'\n    name: str = 'one'\n"
+        f"    module: ClassVar[str] = '{module}'\n    {field}: str = 'one'\n"
     )
     (tmp_path / "kinds/__init__.py").touch()
     (tmp_path / "kinds/first.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     for imported in ("kinds", "kinds.first"):
         monkeypatch.delitem(sys.modules, imported, raising=False)
-    with pytest.raises(SpecError, match=rf"kinds.first: One.module is {module}, and there is no"):
+    with pytest.raises(SpecError, match=f"kinds.first: {named}"):
         subclasses_by("kinds", [str(tmp_path / "kinds")], Spec, "name")

@@ -226,6 +226,8 @@ def subclasses_by(
         for kind in vars(module).values():
             own = isinstance(kind, type) and kind.__module__ == module.__name__
             if own and issubclass(kind, base):
+                if field not in kind.model_fields:
+                    raise SpecError(f"{module.__name__}: {kind.__name__} needs a field {field!r}")
                 own_name = kind.model_fields[field].default
                 if own_name in found:
                     raise SpecError(
