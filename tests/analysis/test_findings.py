@@ -90,7 +90,7 @@ def test_which_should_i_use(findings, plans, cells, tested):
     assert (limited >= 0.2).sum() == 3 and limited.size == 12
     holds(
         plans, "What came out so far", 1, 0.01, cold.size + moved.size, span, 0.01, 1, 2, 0.005,
-        "20%", percents(limited.mean()), "20%", "2 3 1.9 46% 4 30 50% 70% 0.1 50 90% 90%",
+        "20%", percents(limited.mean()), "20%", "2 3 4 1.9 46% 3 4 30 50% 70% 0.1 50 90% 90%",
     )  # fmt: skip
     assert fixed.sum() == np.isinf(steps_of(sac, "SAC-HER")).sum()
     by_prey = fixed.groupby(level=0).mean()
