@@ -50,9 +50,11 @@ def listed(values: pd.Series) -> dict[str, list[float]]:
     return {str(condition): own.tolist() for condition, own in values.dropna().groupby(level=0)}
 
 
-def agrees(measured: Measured, values: dict[str, list[float]]) -> None:
+def agrees(measured: Measured, values: dict[str, list[float]], timing_sd: float = 0.0) -> None:
     """The mean over conditions, to the digit; the intervals, whose draws differ, to a part of
     their widths: a tenth over seeds, a fifth over the few and uneven conditions.
+
+    timing_sd: how repeated timings of a condition's cells differ, which widens that over seeds.
     """
     means = np.array([np.mean(own) for own in values.values()])
     assert measured.value == pytest.approx(means.mean(), abs=5e-5)
@@ -63,8 +65,9 @@ def agrees(measured: Measured, values: dict[str, list[float]]) -> None:
         generator.choice(own, (4000, len(own))).mean(axis=1) for own in values.values()
     ], axis=0)  # fmt: skip
     over_conditions = generator.choice(means, (4000, len(means))).mean(axis=1)
+    timed = generator.normal(over_seeds, timing_sd / np.sqrt(len(means)))
     for draws, found, part in (
-        (over_seeds, (measured.low, measured.high), 0.1),
+        (timed, (measured.low, measured.high), 0.1),
         (over_conditions, (measured.wide_low, measured.wide_high), 0.2),
     ):
         if np.isfinite(found).all():
@@ -348,9 +351,9 @@ def test_what_switching_off_saves(cells, verdict_of, fidelity):
             cost.setdefault(condition, []).append(ends[0] - ends[1])
         assert len({run.timed_on for run in (*always.values(), *stopped.values())}) == 1
         assert np.nanmedian(paces) == pytest.approx(1, abs=0.05)
-    for claim, i in (("M5b", 1), ("M5c", 2)):
+    for claim, i, timing_sd in (("M5b", 1, 0.0), ("M5c", 2, 0.0192)):
         saved = {condition: [one[i] for one in own] for condition, own in savings.items()}
-        agrees(verdict_of(claim).measured, saved)
+        agrees(verdict_of(claim).measured, saved, timing_sd)
     agrees(verdict_of("M5a").measured, cost)
 
 

@@ -687,7 +687,8 @@ MEASURES: Mapping[str, Callable[..., Measured]] = {
 }  # fmt: skip
 #: What measures add to the fields of a verdict's sentence.
 WORDS = {
-    "highest": "alone", "first": "compared never runs censored", "reaches": "her ppo pairs",
+    "highest": "alone", "first": "compared never runs censored undecided",
+    "reaches": "her ppo pairs",
     "sensitivity": "her ppo her_worst ppo_worst ppo_best", "retained": "her ppo",
     "tasks_learned": "tasks ppo", "after_the_best": "of rise rising", "meher_gain": "s",
     "best_s": "flat more m_c", "saved_after": "whole switch",
