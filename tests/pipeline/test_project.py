@@ -60,14 +60,21 @@ def test_cells_that_take_runs_over_are_announced(tmp_path, monkeypatch):
     assert project().taken_over == ""
     cell, *others = project().plan.cells
     path = project().curves(cell)
-    path.parent.mkdir(parents=True)
-    path.touch()
+    policies = (TRAINED / "policies" / path.relative_to(TRAINED / "cells")).with_suffix(
+        ".safetensors"
+    )
+    for file in (policies, path):
+        file.parent.mkdir(parents=True)
+        file.touch()
     assert project().taken_over == project(seeds=3, results="cached").taken_over == ""
     assert project(seeds=3, steps=1024).taken_over == ""
     more = project(seeds=3)
     asked = f"1 of the {len(more.missing)} cells to be trained take over runs from a cell with more"
     assert more.taken_over.startswith(asked) and len(more.missing) == 1 + len(others)
     assert more.taken_over in list(what_comes(more, "1"))
+    policies.unlink()  # without them no run can be taken over
+    assert project(seeds=3).taken_over == ""
+    policies.touch()
     path.rename(path.with_name(path.name.replace(project().files[cell][-12:], "0" * 12)))
     assert project(seeds=3).taken_over == ""
 

@@ -120,7 +120,7 @@ class Project:
     @cached_property
     def taken_over(self) -> str:
         """Say how many missing cells take over runs of one with other seeds; "" if none does."""
-        there = files_below(TRAINED / "cells") & files_below(TRAINED / "policies")
+        there = files_below(TRAINED / "cells") & files_below(TRAINED / "policies", ".safetensors")
         seeds = {int(words[1]) for file in there if (words := SEEDS.search(file))}
 
         def others(spec: CellSpec) -> Iterator[str]:
