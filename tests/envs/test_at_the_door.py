@@ -220,6 +220,11 @@ class Broken(Hovering):
         obs, info = super().reset(seed=seed)
         return obs if self.how == "old" else (obs, info)
 
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        paid = np.array([reward]) if self.how == "reward" else reward
+        return obs, paid, np.array([terminated]) if self.how == "ends" else False, truncated, info
+
 
 gym.register("Broken-v0", Broken, max_episode_steps=20)
 
@@ -230,6 +235,8 @@ gym.register("Broken-v0", Broken, max_episode_steps=20)
         ("short", "the observation of its first reset has no 'observation', which its observation"),
         ("long", r"has a 'observation' of shape \(3,\); its space has \(2,\)"),
         ("old", "reset must return two values, the observation and its info"),
+        ("reward", r"returned a reward of shape \(1,\); it must be a single value"),
+        ("ends", r"returned a terminated of shape \(1,\); it must be a single value"),
         ("plain", "its observation_space is a dict, not a gymnasium.spaces.Dict"),
     ],
 )

@@ -176,7 +176,14 @@ def find_facts(
         if not isinstance(begun, tuple) or len(begun) != 2:
             raise SpecError(f"{name}: reset must return two values, the observation and its info")
         obs = deepcopy(begun[0])
-        next_obs, paid, _, _, info = env.step(neutral(action))
+        stepped: Any = env.step(neutral(action))
+        next_obs, paid, ended, cut, info = stepped
+        for what, value in {"reward": paid, "terminated": ended, "truncated": cut}.items():
+            if np.ndim(value):
+                raise SpecError(
+                    f"{name}: its first step returned a {what} of shape {np.shape(value)}; it must "
+                    "be a single value"
+                )
         next_obs, reward = deepcopy(next_obs), float(paid)
     except SpecError:
         raise
