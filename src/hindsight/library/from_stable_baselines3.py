@@ -88,7 +88,10 @@ def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(often := ours.get("train_freq"), tuple):
         ours["train_freq"], unit = often
         if getattr(unit, "value", unit) != "step":
-            raise SpecError(f"train_freq: {often} is not allowed; give the steps of an episode")
+            raise SpecError(
+                f"train_freq: {often} is not allowed; its unit is 'step', so give the steps of an "
+                "episode"
+            )
     if ours.get("gradient_steps") == -1:
         ours["gradient_steps"] = ours.get("train_freq", 1) * ours.get("n_envs", 1)
     for name, (usual, instead) in SAME.items():
