@@ -180,7 +180,9 @@ def test_where_nothing_is_learned_nothing_is_tested(tmp_path):
     found = judged(tmp_path, "algorithms", lambda *_: constant(0.0), **few, arms=ALL_ARMS)
     assert {v.verdict for v in found.values()} == {"not tested"}
     assert found["P1"].why == "no arm learns in any condition"
-    assert found["P2a"].why == found["M1"].why == "no run reaches a training return of 0.8"
+    assert found["P2a"].why == "no run reaches a training return of 0.8"
+    none = "in no condition does the median run reach a training return of 0.8"
+    assert {found[claim].why for claim in ("M1", "M2a", "M2b", "M3", "M4")} == {none}
     assert found["P6a"].why == "one of the two never succeeds at the easiest level"
 
 

@@ -3,6 +3,7 @@
 A new algorithm is tested as soon as its specification is registered.
 """
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import torch
 from torch import Tensor
 
 import hindsight
+from hindsight.algorithms.interface import off_policy, on_policy
 from hindsight.library.model import model_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.errors import SpecError
 from hindsight.training.policies import agent_of, initial_row, policy_of
 from hindsight.training.runs import runs_of
 from tests.contract.cells import HINDSIGHT, PAIRS, TASKS, cell
@@ -49,6 +52,22 @@ def assert_actions(spec: CellSpec, actions: Tensor) -> None:
     assert actions.shape[-1] == spec.environment.action_size and actions.isfinite().all()
     if not (spec.algorithm.on_policy and getattr(spec.algorithm, "exploration", "") != "squashed"):
         assert actions.abs().max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "load", "lacking"),
+    [("dqn", off_policy, "lacks NOISES, .*which algorithms.interface.OffPolicyAlgorithm"),
+     ("ppo", on_policy, "Diagnostics must be a dataclass with `updates`")],
+)  # fmt: skip
+def test_what_a_file_lacks_is_named(kind, load, lacking, monkeypatch):
+    spec = ALGORITHMS[kind]()
+    file = importlib.import_module(spec.module)
+    if kind == "dqn":
+        monkeypatch.delattr(file, "NOISES")
+    else:
+        monkeypatch.setattr(file, "Diagnostics", dict)
+    with pytest.raises(SpecError, match=lacking):
+        load(spec)
 
 
 @pairs

@@ -843,6 +843,11 @@ def test_a_file_of_an_environment_that_is_not_registered_says_what_to_import(tmp
         evaluate_policy(path)
 
 
+def test_an_environment_s_own_argument_is_told_where_it_goes():
+    with pytest.raises(SpecError, match=r"an argument of Hovering-v0 is given by 'kwargs=\{\"n\""):
+        SAC("Hovering-v0", terminates="never", n=3)
+
+
 def test_what_draws_nothing_is_said_once_without_a_warning(tmp_path):
     model = SAC("Hovering-v0", seeds=1, workers=0, hidden=(4,), terminates="never")
     with warnings.catch_warnings():

@@ -114,7 +114,7 @@ def test_the_environments_of_a_vector_environment(wrap):
         (lambda: sac(replay_buffer_class=dict), "replay_buffer_class: .* her=None is without"),
         (lambda: sac(VecNormalize(make_vec_env(ENV, 1))), "VecNormalize is not .* normalize_obs"),
         (lambda: sac(seed=0.5), "first_seed: 0.5 is not allowed"),
-        (lambda: sac(train_freq=(1, "episode")), "train_freq: .* give the steps of an"),
+        (lambda: sac(train_freq=(1, "episode")), "train_freq: .* so give the steps of an episode"),
         # Suggestions are only of what this algorithm and environment have.
         (lambda: sac(moved_goals=True), "unknown option 'moved_goals'; hindsight train --algor"),
         (lambda: sac(policy_delay=2), "unknown option 'policy_delay'; sac has actor_learning_rate"),

@@ -272,6 +272,10 @@ def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
     assert model.film(tmp_path / "a.gif", episodes=1).stat().st_size > 0
     with pytest.raises(FileError, match=r"cannot be filmed: .*returned NoneType of shape"):
         small(drawn(None), max_episode_steps=12).film(tmp_path / "b.gif")
+    plain: Any = Corridor()
+    plain.metadata, plain.render_mode = {"render_modes": ["rgb_array"]}, "rgb_array"
+    with pytest.raises(FileError, match="cannot be filmed: it has no render method"):
+        small(plain, max_episode_steps=12).film(tmp_path / "c.gif")
 
 
 class Uncopied(Corridor):

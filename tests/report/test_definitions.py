@@ -128,6 +128,8 @@ IN_FIGURES = [
     ("alone: [strategy, final]", "alone: [strategy, finl]", "figA1.alone: 'finl' is unknown; cho"),
     ("unit: 1000,", "unit: 0,", "measures.steps_to_learn.unit: 0 is not allowed; input should be"),
     (FIG3, FIG3 + "    fidelity: released\n", "ppo_her_fig3.fidelity: 'released' is not allowed"),
+    ("lines: learning_rate\n", "lines: arm\n",
+     "ppo_her_fig4: no line, row or column is for the levels of 'learning_rate'"),
     # names in sentences
     ("{curves} Here the x-axis is training time, so", "{curvs} So", "caption: 'curvs' is unknown"),
     ("by environment steps · {title}", "· {titel}", "title: 'titel' is unknown; choose from title"),

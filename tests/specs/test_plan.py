@@ -7,6 +7,7 @@ import re
 import pytest
 import yaml
 
+from hindsight.report.definitions import must_fit
 from hindsight.specs.config import Config, load
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import SpecError, validated
@@ -172,6 +173,19 @@ def test_a_key_of_the_preset_can_be_overridden():
     assert list(plan.experiments) == ["algorithms"]
     with pytest.raises(SpecError, match="seeds: None is not allowed"):
         plan_of(seeds=None)
+
+
+def test_what_is_replaced_need_not_fit_other_presets():
+    """Laptop's rows name levels of s_ratio that this one lacks, and a figure a condition."""
+    own = {"title": "t", "figures": "f", "arms": HER, "vary": {"s_ratio": [0.5]}}
+    narrow = {"preys": ["static"], "spawns": ["random"]}
+    more = {"experiments": {"s_ratio": own}, "conditions": narrow, "select": {"s_ratio": {}}}
+    config = load(CONFIG, {"preset": "smoke", **more})
+    must_fit(config)
+    assert len(Plan.of(config).cells) == 1
+    assert load(CONFIG, {"preset": "large", "experiments": {"s_ratio": own}}).size
+    with pytest.raises(SpecError, match=r"presets.laptop.select.s_ratio.levels.s_ratio: .* is unk"):
+        load(CONFIG, {"preset": "laptop", "experiments": {"s_ratio": own}})
 
 
 def test_the_published_results_are_those_that_were_published_whatever_is_overridden():

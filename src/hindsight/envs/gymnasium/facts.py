@@ -216,11 +216,8 @@ def find_facts(
         )
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
-    lines += (
-        [f"{', '.join(left_out)} left out: neither arrays of floats nor discrete"]
-        if left_out
-        else []
-    )
+    if left_out:
+        lines.append(f"{', '.join(left_out)} left out: neither arrays of floats nor discrete")
     best = float(rewards(desired[None], desired[None])[0]) + 0.0  # not -0
     first_step = Tried(achieved, desired, False, False, reward)
     known = _tests(name, env, rewards, best, step)
