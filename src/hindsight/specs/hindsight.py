@@ -73,8 +73,8 @@ class HindsightSpec(Spec):
         # k copies with the same final goal would be identical.
         if self.strategy == "final":
             self._reset("k")
-        # A described copy has one goal, drawn for its first step: all others are later, and both
-        # strategies are the same.
+        # A described copy has one goal, drawn at its first step, from where every step lies ahead:
+        # both strategies are the same.
         if self.strategy == "future" and self.fidelity == "described":
             object.__setattr__(self, "strategy", "episode")
         chooses = [name for name in ("only_if_moved", *DESCRIBED_ONLY) if getattr(self, name)]
