@@ -18,8 +18,8 @@ POLICIES = Path("results/published/policies/random-repel-n3-G10-r1")
 SIDES = {
     "PPO": ("ppo-lr0.0003-64x64-16seeds-1000000steps-d1200180a5.safetensors", "#0072B2"),
     "PPO with hindsight": (
-        "ppo-her-final-described-failed-weighted-until0.5-lr0.0003-64x64-16seeds-200704steps-"
-        "43be09338e.safetensors",
+        "ppo-her-final-described-weighted-until0.5-lr0.0003-64x64-16seeds-200704steps-"
+        "cb81bc04bd.safetensors",
         "#C2185B",
     ),
 }

@@ -100,6 +100,7 @@ def _activate(y: Numbers, bias: Numbers, relu: bool) -> None:
 _UNPACKED = 1_000_000
 _BLOCK = 128  # rows
 _HAS_UNPACKED = kernels() in ("SkylakeX", "Cooperlake", "SapphireRapids")
+_FEW = 32  # rows: with fewer, turning a weight takes longer than it saves
 
 
 @compiled
@@ -130,12 +131,12 @@ def forward(row: Numbers, sizes: Sizes, n: int, layers: Numbers, most: int, relu
         at += most * n_in
         y = layers[at : at + n * n_out].reshape(n, n_out)
         rows = _rows_at_once(n, n_in, n_out)
-        if rows == n:
+        if not _HAS_UNPACKED or n < _FEW or rows * n_in * n_out > _UNPACKED:
             np.dot(x, weight.T, y)
         else:
             turned = np.empty((n_in, n_out), np.float32)  # x @ W is faster than x @ W.T
-            for j in range(n_out):
-                for k in range(n_in):
+            for k in range(n_in):
+                for j in range(n_out):
                     turned[k, j] = weight[j, k]
             for begin in range(0, n, rows):
                 end = min(begin + rows, n)
