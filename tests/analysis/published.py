@@ -92,16 +92,19 @@ def reached(run: Run, success: float) -> float:
     return float(met.iloc[0]) if len(met) else np.inf
 
 
+def updates_of(pair: tuple[Run, Run], since: int) -> list[float]:
+    """Both runs' updates from a step on, over the same steps."""
+    last = min(run.train["env_steps"].max() for run in pair)
+    updates = [run.train.set_index("env_steps")["updates"] for run in pair]
+    return [float(own[(own.index > since) & (own.index <= last)].sum()) for own in updates]
+
+
 def savings(stopped: Run, always: Run) -> tuple[float, float, float]:
     """Shares saved over the same steps: updates, updates after the switch, time after it."""
     pair = stopped, always
     switch = stopped.about["switch_step"]
     last = min(run.train["env_steps"].max() for run in pair)
-    updates = [run.train.set_index("env_steps")["updates"] for run in pair]
-    whole, after = (
-        [own[(own.index > since) & (own.index <= last)].sum() for own in updates]
-        for since in (0, switch)
-    )
+    whole, after = updates_of(pair, 0), updates_of(pair, switch)
     clocks = [run.train.set_index("env_steps")["cpu_seconds"] for run in pair]
     took = [clock[last] - clock[switch] for clock in clocks]
     return 1 - whole[0] / whole[1], 1 - after[0] / after[1], 1 - took[0] / took[1]
@@ -241,6 +244,22 @@ def savings_of_runs(runs: Runs, end: str = "") -> dict[str, list[tuple[float, fl
         for (arm, level, condition), stopped in runs.items()
         if arm == "PPO-HER-2-PPO" + end
     }
+
+
+def saved_of_sum(runs: Runs, end: str = "") -> float:
+    """Share of the updates after the switch that is saved, of their sum over conditions."""
+    sums = []
+    for (arm, level, condition), stopped in runs.items():
+        if arm == "PPO-HER-2-PPO" + end:
+            always = runs["PPO-HER" + end, level, condition]
+            switched = {
+                s: run for s, run in stopped.items() if run.about["switch_step"] is not None
+            }
+            pairs = {seed: (run, always[seed]) for seed, run in switched.items()}
+            spent = [updates_of(pair, pair[0].about["switch_step"]) for pair in pairs.values()]
+            sums.append(np.mean(spent, axis=0))
+    after, before = np.sum(sums, axis=0)
+    return float(1 - after / before)
 
 
 def saved_by_switching(runs: Runs, end: str = "") -> pd.DataFrame:

@@ -69,6 +69,9 @@ def test_which_should_i_use(findings, plans, cells, tested):
     moved = steps_of(low, arm, "random")
     later = [steps_of(low, future, start) for start in ("random", "apart")]
     fixed = np.isinf(steps_of(sac, "SAC-HER", "apart"))
+    mixed = cells("s_ratio").outcomes("described").xs("0.5", level="level").loc["MEHER"]
+    starts = mixed.groupby(mixed.index.get_level_values("condition").str.split().str[0])
+    short = (mixed["success"] < 0.95 - EPSILON).sum()
     failing = Counter(
         (name, condition.split()[0])
         for (name, _, condition), runs in low.items()
@@ -76,15 +79,16 @@ def test_which_should_i_use(findings, plans, cells, tested):
         if run.tests["success_rate"].iloc[-1] < 0.95 - EPSILON
     )
     holds(
-        findings, "Which should I use?", *rows,
-        0.01, thousands(moved.median()), thousands(cold.median()), seconds(cold_minutes.median()),
-        never(pd.concat([cold, moved])),
+        findings, "Which should I use?", *rows[:-1],
+        "50%", thousands(*starts["first"].median()[["random", "apart"]]), never(mixed["first"]),
+        rows[-1], 0.01, thousands(moved.median()), thousands(cold.median()),
+        seconds(cold_minutes.median()), never(pd.concat([cold, moved])),
         0.01, thousands(*(own.median() for own in later)), never(pd.concat(later)), 0.8,
         1, fixed.sum(), 0.01, np.isfinite(cold).sum(), thousands(cold.max()), moved.size,
         "8 40,000", thousands(moved.max()),
         4, pd.concat(later).size, 8, thousands(pd.concat(later).max()),
         sum(failing[future, start] for start in ("random", "apart")), "95%",
-        "500,000 200,000",
+        "0 15", short, "95%", "500,000 150,000 200,000", 4, 4, 5, 8,
     )  # fmt: skip
     span = thousands(cold.min(), cold.max())
     timed = [43.9, 49.1, 45.5, 46.6, 45.8]  # by hand, as the plan says
@@ -103,8 +107,11 @@ def test_which_should_i_use(findings, plans, cells, tested):
     by_prey = fixed.groupby(level=0).mean()
     assert set(by_prey.index[by_prey > 0.5]) == UNLEARNED
     assert failing[arm, "apart"] == 1
-    saved, cost = steps[3][0] - steps[4][0], minutes[4][0] - minutes[3][0]
-    assert 60_000 * cost / saved == pytest.approx(1 / 4, abs=0.02)  # milliseconds a step
+    for i, start in enumerate(("random", "apart")):
+        cost = steps_of(low, future, start, "cpu_seconds").median()
+        saved = steps[3][i] - steps_of(low, future, start).median()
+        assert 1 / 25 < 60_000 * (cost - minutes[3][i]) / saved < 1 / 10  # milliseconds a step
+        assert 1.5 < 60 * cost < 4.5
     assert steps[4][0] / steps[3][0] == pytest.approx(0.25, abs=0.02)
     assert all(own.median() <= 0.1 * n for own, n in zip(later, steps[3], strict=True))
     quick = medians(tested, "switched off", RECIPE, clock="cpu_seconds")
@@ -213,8 +220,11 @@ def test_the_recipe_on_other_tasks(findings, cells):
                 table += [lost, len(first)] if 0 < lost < len(first) / 2 else []
     ends = cells("recipe_elsewhere").last_tests()["described"][:, "", "PointMaze"].groupby("arm")
     whole = ["PPO-HER (whole)", "recipe (whole)"]
+    point = {arm: [np.isfinite(reached(run, 0.95)) for run in runs[arm, "", "PointReach"].values()]
+             for arm in ("recipe (inside)", "PPO-HER (cut, inside)")}  # fmt: skip
     holds(
-        findings, "On other tasks", "95%", *table,
+        findings, "On other tasks",
+        *(n for own in point.values() for n in (sum(own), len(own))), "95%", *table,
         "39 57 2", "4 8", "4", "4 150000",  # PandaReach, by hand
         "150,000", *map(percents, ends.median()[["PPO", "PPO-HER", "recipe", *whole]]),
         percents(*ends.mean()[whole]), percents(ends.mean()["PPO"]),
@@ -243,11 +253,16 @@ def test_prior_work_on_harder_tasks(findings, cells):
     n = sum(len(runs[recipe, "", task]) for task in tasks)
     beyond = [task for task in tasks if not task.startswith(("4", "distance"))]
     in_all = [(arm, task) for arm in arms for task in beyond]
+    six = [task for task in tasks if task.startswith("6")]
+    ends = cells("prior_work").last_tests()["described"].groupby(["arm", "condition"]).mean()
     holds(
         findings, "On harder tasks, beside prior work", sums[recipe], n, sums[failed],
         "16 300,000", *table, 0.5, sum(learn[place] for place in in_all),
-        sum(len(runs[arm, "", task]) for arm, task in in_all), 0.17,
+        sum(len(runs[arm, "", task]) for arm, task in in_all),
+        *(percents(*(ends[arm, task] for task in six)) for arm in (hers, recipe)),
     )  # fmt: skip
+    for task in six:
+        assert ends[hers, task] == max(ends[arm, task] for arm in arms)
     assert max(sums[arm] for arm in (hers, switching, per_decision, better)) <= 2
     switches = {
         task: sum(run.about["switch_step"] is not None
@@ -257,11 +272,9 @@ def test_prior_work_on_harder_tasks(findings, cells):
     assert [task for task in tasks if switches[task]] == ["distance 0.5, prey flees straight away"]
     for task in tasks:
         own = {arm: end[arm, task] for arm in arms}
-        if task in beyond and task.startswith("half-width"):
-            assert max(own.values()) - min(own.values()) <= 0.17
-        elif task in beyond:
+        if task in beyond and not task.startswith("half-width"):
             assert {*sorted(arms, key=own.__getitem__)[-2:]} == {recipe, failed}
-        elif not switches[task]:
+        elif task not in beyond and not switches[task]:
             assert own[per_decision] > own[hers]
         assert own[better] <= own[hers] + 0.05
     # README: "four of fifteen", "where PPO-HER-2-PPO stalls"
@@ -271,6 +284,9 @@ def test_prior_work_on_harder_tasks(findings, cells):
 
 def test_other_learning_rates(findings, cells):
     runs, table = cells("recipe_rates").under("described"), list[object]()
+    ends = cells("recipe_rates").last_tests()["described"]
+    passed = (ends >= 0.95 - EPSILON).groupby(["level", "arm"]).sum()
+    kept = ends[:, "0.003", STALLED[1]].groupby("arm").mean()
     arms = ["PPO-HER", "PPO-HER-2-PPO", "recipe", "recipe, failed only"]
     total = dict.fromkeys(itertools.product(("0.003", "3e-05"), arms), 0)
     for rate, shown in (("0.003", "0.003"), ("3e-05", "0.00003")):
@@ -285,9 +301,10 @@ def test_other_learning_rates(findings, cells):
     holds(
         findings, "At other learning rates", 8, "300,000", *table,
         0.003, total["0.003", "PPO-HER"], 32, total["0.003", "recipe"],
-        "0.00003", total["3e-05", "recipe"],
+        passed["0.003", "PPO-HER"], passed["0.003", "recipe"], "95%",
+        percents(kept["PPO-HER"]), percents(kept["recipe"]), "0.00003", total["3e-05", "recipe"],
     )  # fmt: skip
-    assert total["3e-05", "recipe"] == 32
+    assert total["3e-05", "recipe"] == passed["3e-05", "recipe"] == 32
 
 
 def test_the_bullets_of_the_readme(cells, tested):

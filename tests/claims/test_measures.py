@@ -140,6 +140,45 @@ def test_repeated_timings_widen_an_interval(tmp_path):
     )
 
 
+def test_the_share_of_a_sum(tmp_path):
+    """A run counts by what it would have spent; the interval is the ratio's bootstrap."""
+    few: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:4]}
+    second_paper(tmp_path, "stop_her", seeds=8, **few)
+    evidence, rng = (
+        Evidence(tmp_path / "results/tables/laptop", "released"),
+        np.random.default_rng(0),
+    )
+    path = tmp_path / "results/tables/laptop/stop_her/seed_curves.parquet"
+    table = pd.read_parquet(path)
+    of_run = table.groupby(["arm", "condition", "seed"]).ngroup()
+    pace = rng.uniform(0.5, 2, of_run.max() + 1)
+    evidence.read[path] = table.assign(updates=table["updates"] * pace[of_run])
+    curves = evidence.table("stop_her", "seed_curves.parquet", "subject", "baseline")
+    runs = evidence.table("stop_her", "runs.parquet", "subject").set_index(["condition", "seed"])
+    spent = []
+    for place, own in curves.groupby(["condition", "seed"]):
+        stopped, always = (
+            own[own["role"] == role].set_index("env_steps")["updates"]
+            for role in ("subject", "baseline")
+        )
+        since, last = runs["switch_step"][place], min(stopped.index[-1], always.index[-1])
+        if np.isfinite(since) and last > since:
+            spent.append((place[0], *(one[last] - one[since] for one in (stopped, always))))
+    sums = pd.DataFrame(spent, columns=["condition", "stopped", "always"])
+
+    def share(rows: pd.DataFrame) -> float:
+        after, before = rows.groupby("condition").mean().sum()
+        return float(1 - after / before)
+
+    found = MEASURES["saved_after"](evidence, column="updates", pooled=True)
+    assert len(sums) > 8 and found.value == pytest.approx(share(sums))
+    by_condition = sums.groupby("condition")
+    drawn = [share(by_condition.sample(frac=1, replace=True, random_state=rng))
+             for _ in range(1000)]  # fmt: skip
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    assert found.high - found.low == pytest.approx(high - low, rel=0.15)
+
+
 def test_a_verdict_on_fewer_cells_than_were_planned_is_none(tmp_path):
     """The cells are named; without any of its own, a fidelity is judged by what is missing."""
     plan = write_experiment(

@@ -630,11 +630,12 @@ def saved_after(
     *,
     column: Literal["updates", "minutes"],
     timing_sd: float = 0.0,
+    pooled: bool = False,
     experiment: str = "stop_her",
 ) -> Measured:
     """M5b, M5c: measure the share of `updates` or `minutes` saved after the switch.
 
-    Both arms are compared over the same steps. Minutes count only if both were timed alike: on the
+    Of several conditions, the mean share, or (pooled) the share of their sum. Both arms are compared over the same steps. Minutes count only if both were timed alike: on the
     same machine, and equally fast before the first iteration without hindsight, which ends at the
     run's `switch_step`. Until then both do the same.
 
@@ -648,6 +649,7 @@ def saved_after(
     clocks = summary.groupby(CONDITION)["timed_on"].nunique()
     stopped, always = (dict(list(select(curves, role).groupby(RUN))) for role in BOTH)
     after, whole, pace = dict[tuple[Any, ...], float](), [], dict[tuple[Any, ...], float]()
+    size = dict[tuple[Any, ...], float]()
     for run, step in zip(switch.index, switch, strict=True):
         if run not in stopped or run not in always:
             continue
@@ -657,7 +659,8 @@ def saved_after(
         at = [before, step, last]
         spent = np.array([np.interp(at, c["env_steps"], c[column]) for c in pair])
         if last > step:
-            after[run] = 1.0 - np.diff(spent[0])[1] / np.diff(spent[1])[1]
+            size[run] = np.diff(spent[1])[1]
+            after[run] = 1.0 - np.diff(spent[0])[1] / size[run]
             whole.append(1.0 - spent[0, 2] / spent[1, 2])
             pace[run] = spent[0, 0] / spent[1, 0]  # NaN: hindsight is off from the first iteration
     if not after:
@@ -667,7 +670,12 @@ def saved_after(
     if column == "minutes" and not alike.all():
         raise Untested(f"both arms were timed alike in {alike.sum()} of {len(alike)} conditions")
     more = {"whole": float(np.mean(whole)), "switch": switch.median()}
-    found = of_values(_by_run(after), words=more)
+    shares, sizes = _by_run(after), _by_run(size)
+    if pooled:  # a ratio of sums, linearised: each run's value is how it moves the ratio
+        of_conditions = sizes.groupby(CONDITION).mean()
+        ratio = (shares * sizes).groupby(CONDITION).mean().sum() / of_conditions.sum()
+        shares = ratio + (shares - ratio) * sizes / of_conditions.mean()
+    found = of_values(shares, words=more)
     timing = 1.96 * timing_sd / np.sqrt(found.n_conditions)
     return replace(
         found,
