@@ -635,9 +635,10 @@ def saved_after(
 ) -> Measured:
     """M5b, M5c: measure the share of `updates` or `minutes` saved after the switch.
 
-    Of several conditions, the mean share, or (pooled) the share of their sum. Both arms are compared over the same steps. Minutes count only if both were timed alike: on the
-    same machine, and equally fast before the first iteration without hindsight, which ends at the
-    run's `switch_step`. Until then both do the same.
+    Of several conditions, the mean share, or (pooled) the share of their sum. Both arms are
+    compared over the same steps. Minutes count only if both were timed alike: on the same machine,
+    and equally fast before the first iteration without hindsight, which ends at the run's
+    `switch_step`. Until then both do the same.
 
     timing_sd: standard deviation of a condition's share over repeated timings of its two cells,
     whose seeds share one timing; it widens the interval.
