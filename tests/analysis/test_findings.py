@@ -297,7 +297,8 @@ def test_other_learning_rates(findings, cells):
             end = np.median([run.train["return_mean"].iloc[-1] for run in own])
             learns = int(np.isfinite(steps).sum())
             total[rate, arm] += learns
-            table += [] if arm == "recipe, failed only" else [learns, thousands(np.median(steps)) if learns > 4 else f"{end:.2f}"]
+            if arm != "recipe, failed only":
+                table += [learns, thousands(np.median(steps)) if learns > 4 else f"{end:.2f}"]
     holds(
         findings, "At other learning rates", 8, "300,000", *table,
         0.003, total["0.003", "PPO-HER"], 32, total["0.003", "recipe"],
