@@ -17,6 +17,7 @@ from hindsight.io.files import FileError
 from hindsight.library.from_stable_baselines3 import INSTEAD
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import evaluate_policy as evaluated
+from tests.envs.corridor import Corridor
 from tests.support.commands import hindsight
 
 sb3 = pytest.importorskip("stable_baselines3")
@@ -272,3 +273,33 @@ def test_their_policy_is_exported(saved):
     several = {key: np.stack([space.sample() for _ in range(4)]) for key, space in spaces.items()}
     (found,) = onnxruntime.InferenceSession(saved.with_suffix(".onnx")).run(None, several)
     np.testing.assert_allclose(found, model.predict(several, deterministic=True)[0], atol=1e-5)
+
+
+def test_a_vector_environment_of_theirs_without_monitors():
+    """Its environments are of that package, too."""
+    make = lambda: sb3.common.envs.BitFlippingEnv(n_bits=4, continuous=False, max_steps=4)  # noqa: E731
+    for env in (make_vec_env(make, 2), DummyVecEnv([make, make])):
+        model = DQN("MultiInputPolicy", env, seed=0, terminates="goal", **SMALL)
+        assert model.spec.algorithm.n_envs == 2 and model.learn(120).num_timesteps >= 120
+
+
+def test_a_wrapper_of_a_vector_environment_is_refused():
+    """It would be left out: here, the rewards would not be those that it pays."""
+    plain = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make(ENV)] * 2)
+    counted = gymnasium.wrappers.vector.RecordEpisodeStatistics(plain)
+    assert sac(counted).spec.algorithm.n_envs == 2
+    with pytest.raises(SpecError, match="TransformReward is not allowed"):
+        sac(gymnasium.wrappers.vector.TransformReward(plain, lambda reward: 100 * reward))
+
+
+def test_settings_without_effect_are_refused():
+    short = gymnasium.wrappers.TimeLimit(Corridor(), 5)
+    assert sac(short, max_episode_steps=3).spec.environment.step_limit == 3
+    for env in (short, lambda: short):
+        with pytest.raises(SpecError, match=r"max_episode_steps: 60 has no effect, .* 5"):
+            sac(env, max_episode_steps=60)
+    for workers in ("2", -1, 1.5):
+        with pytest.raises(SpecError, match=r"^workers: .* is not allowed"):
+            sac(workers=workers)
+    with pytest.raises(SpecError, match="buffer_size: 5 is not allowed; it must be at least 6"):
+        sac(buffer_size=5, n_envs=3)

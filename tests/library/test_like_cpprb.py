@@ -318,3 +318,19 @@ def test_invalid_steps_and_goals():
     assert buffer.ring.elapsed.item() == 19 and buffer.get_stored_size() == 0
     with pytest.raises(ValueError, match="there are no priorities"):
         buffer.get_max_priority()
+
+
+def test_a_goal_of_fractions_is_judged_whole():
+    """States of whole numbers: a sample has goals in their type, as in cpprb."""
+    state = {"shape": 2, "dtype": np.int64}
+    arrays = {"obs": state, "act": {"dtype": np.int64}, "next_obs": state}
+    middle = {"goal_func": lambda states: states.mean(-1, keepdims=True), "goal_shape": 1}
+    buffer = HindsightReplayBuffer(
+        100, arrays, 4, lambda states, _, goals: -np.abs(states.mean(-1) - goals[:, 0]),
+        strategy="final", prioritized=False, seed=0, **middle,
+    )  # fmt: skip
+    buffer.add(obs=[0, 0], act=0, next_obs=[0, 1])
+    buffer.on_episode_end([2.5])
+    found = buffer.sample(40)
+    pairs = zip(found["goal"].ravel(), found["rew"].ravel(), strict=True)
+    assert {*pairs} == {(2, -2.0), (0, 0.0)}

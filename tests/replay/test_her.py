@@ -504,3 +504,72 @@ def test_only_finished_transitions_can_be_asked_for(index):
     for uniform in ([[0.5]], [[0.5, np.nan]], [[0.5, 1.0]]):
         with pytest.raises(ValueError, match=r"numbers \[1, 2\] in \[0, 1\)"):
             buffer.sample_at(np.array([0]), np.array(uniform))
+
+
+def test_goals_of_other_integers_are_refused():
+    """They would wrap around: 200 is -56 as int8."""
+
+    class Wide(Numbered):
+        observation_space = Dict(
+            achieved_goal=gymnasium.spaces.Box(0, 255, (1,), np.uint8),
+            desired_goal=gymnasium.spaces.Box(-128, 127, (1,), np.int8),
+            observation=gymnasium.spaces.Box(0, 1, (1,)),
+        )
+
+    with pytest.raises(ValueError, match="must have the same shape, type and choices"):
+        HindsightReplayBuffer(10, Wide())
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_infos_of_a_vector_environment_are_each_one_s_own(n):
+    """Of one environment, too."""
+
+    class Costly(gymnasium.Env):
+        observation_space = Dict(
+            {key: gymnasium.spaces.Box(-9, 9, (1,)) for key in ("achieved_goal", "desired_goal")},
+            observation=gymnasium.spaces.Box(0, 1, (1,)),
+        )
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def obs(self):
+            goal, rest = np.ones(1, np.float32), np.zeros(1, np.float32)
+            return {"achieved_goal": self.x.copy(), "desired_goal": goal, "observation": rest}
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.x = np.zeros(1, np.float32)
+            return self.obs(), {}
+
+        def step(self, action):
+            self.x = self.x + 1
+            reward = float(self.compute_reward(self.x[None], np.ones((1, 1)), [{"cost": 2.0}])[0])
+            return self.obs(), reward, False, bool(self.x[0] > 2), {"cost": 2.0}
+
+        def compute_reward(self, achieved, desired, infos):
+            return -np.abs(achieved - desired)[..., 0] - np.array([i["cost"] for i in infos])
+
+    env = SyncVectorEnv([Costly] * n, autoreset_mode=AutoresetMode.DISABLED)
+    buffer = HindsightReplayBuffer(
+        100, env, k=100, fidelity="released", copy_infos=True, seed=0, strategy="final"
+    )
+    obs, _ = env.reset(seed=0)
+    for _ in range(3):
+        after, *rest, info = env.step(np.zeros(n, int))
+        buffer.add(obs, np.zeros(n, int), rest[0], after, *rest[1:], info)
+        obs = after
+    found = buffer.sample(32)
+    assert set(found.rewards + np.abs(found.next_obs["achieved_goal"][:, 0]
+               - found.obs["desired_goal"][:, 0])) == {-2}  # fmt: skip
+
+
+def test_the_pieces_of_a_long_episode_are_no_resets():
+    env = gymnasium.make("PointReach-v0")
+    buffer = HindsightReplayBuffer(30, env, seed=0)
+    obs, _ = env.reset(seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(45):
+            action = env.action_space.sample()
+            after, reward, terminated, truncated, info = env.step(action)
+            buffer.add(obs, action, reward, after, terminated, truncated, info)
+            obs = after

@@ -49,7 +49,7 @@ def environment_values(
                 f"env: {env!r} is not allowed; it must be a gymnasium id, a function that creates "
                 "an environment, or an environment (not a vector environment)"
             )
-        env = _registered(env, kwargs)
+        env = _registered(env, kwargs, max_episode_steps)
     # Left out if not given, because a note states any limit that is found.
     steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     options = kwargs if env in ENVIRONMENTS else {"kwargs": kwargs}
@@ -98,8 +98,13 @@ def _read_back(values: dict[str, Any]) -> Any:
         return None
 
 
-def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any]) -> str:
-    """Register a function with gymnasium; returns its new id."""
+def _registered(
+    make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any], wanted: int | None
+) -> str:
+    """Register a function with gymnasium; returns its new id.
+
+    Raises SpecError if the environment's own step limit is below the one that is wanted.
+    """
     try:
         with others_code(str(make)):
             made = make(**kwargs)
@@ -111,6 +116,11 @@ def _registered(make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")
     name = re.sub(r"\W", "", type(made.unwrapped).__name__) or "Environment"
     limit = _limit_of(made)
+    if limit is not None and wanted is not None and wanted > limit:
+        raise SpecError(
+            f"max_episode_steps: {wanted} has no effect, because the environment itself ends "
+            f"episodes after {limit} steps: make it without that limit"
+        )
     full = f"{NAMESPACE}/{name}{next(_numbers)}-v0"
     gym.register(full, entry_point=make, max_episode_steps=limit)
     keep(full, kwargs, made, closes=True)

@@ -121,16 +121,16 @@ def learn_words(theirs: Mapping[str, Any], progress: bool, is_new: bool) -> tupl
 def of_vector(env: Any) -> tuple[Any, int]:
     """The first environment of a vector environment, without Monitor, and their number."""
     n = env.num_envs
-    while type(env).__name__ == "VecMonitor":
-        env = env.venv
-    if hasattr(env, "venv") or not hasattr(env := getattr(env, "unwrapped", env), "envs"):
+    while type(env).__name__ in ("VecMonitor", "RecordEpisodeStatistics"):
+        env = env.venv if hasattr(env, "venv") else env.env
+    if hasattr(env, "venv") or not hasattr(env, "envs"):
         raise SpecError(
             f"env: {type(env).__name__} is not allowed; pass an id, or a function that makes one "
             f"environment, and n_envs={n}: worker processes step them, and "
             "normalize_observations=True standardises what the networks see"
         )
     first = env.envs[0]
-    while type(first).__module__.startswith("stable_baselines3."):
+    while type(first).__module__ == "stable_baselines3.common.monitor":
         first = first.env
     return first, n
 

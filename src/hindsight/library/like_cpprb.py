@@ -10,6 +10,7 @@ Differences from cpprb: terminations are recomputed for the new goal by `termina
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -333,10 +334,13 @@ class HindsightReplayBuffer(FieldBuffer):
         return {field.name: field.read(rows) for field in fields}
 
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
-        names = (self._next_state, self._action, "goal")
+        goal = self.fields["goal"]
+        # As `goal_func` returned it: in a state's type, as a sample has it, it could be cut off.
+        whole = replace(goal, dtype=goal.stored)
+        parts = self.fields[self._next_state], self.fields[self._action], whole
 
         def arguments() -> list[Array]:
-            return [self.fields[name].read(rows).copy() for name in names]
+            return [part.read(rows).copy() for part in parts]
 
         n = len(rows)
         rewards = per_goal("reward_func", self._reward, arguments(), n)

@@ -144,6 +144,7 @@ class HerReplayBuffer:
         )
         # A second `learn` resets the environment without telling the buffer.
         self.buffer.cuts_jumps = True
+        self.buffer.goals_have_axis = True
         parts = self.buffer.parts.items()
         self._discrete = [key for key, space in parts if isinstance(space, Discrete)]
         #: Shapes of the parts of an observation, and numbers in an action.

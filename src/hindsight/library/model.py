@@ -197,6 +197,10 @@ class Model:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         check_device(device)
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
+        if workers is not None and (not isinstance(workers, Integral) or workers < 0):
+            raise SpecError(
+                f"workers: {workers!r} is not allowed; it must be a whole number, at least 0"
+            )
         self.device, self.workers = device, workers
         self._learns = threading.Lock()
         self._runs: Runs | None = None

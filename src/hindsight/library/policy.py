@@ -100,7 +100,7 @@ class Policy(nn.Module):
         self.network = nn.Sequential(*layers[:-1])
         self.is_box, self.is_one = isinstance(actions, Box), isinstance(actions, Discrete)
         self.action_shape = tuple(actions.shape or ())
-        self.dtype = actions.dtype
+        self.space = actions
         bounds: Any = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
         for name, bound in zip(("low", "high"), bounds, strict=True):
             self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float32))
@@ -138,7 +138,10 @@ class Policy(nn.Module):
         actions = self(given).numpy()
         if self.is_one and actions.ndim == 0:
             return int(actions)
-        return actions.astype(self.dtype, copy=False)
+        made = actions.astype(self.space.dtype, copy=False)
+        if isinstance(self.space, Box):  # float32's 0.2 is above float64's
+            return np.clip(made, self.space.low, self.space.high)
+        return made
 
     def _actions(self, outputs: Tensor) -> Tensor:
         actions = self.agent.actions(outputs)

@@ -9,6 +9,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -240,6 +241,10 @@ class HindsightReplayBuffer(FieldBuffer):
         self._state_columns = self._columns_before_and_after(self._state)
         #: Whether an open episode ends where an observation does not follow the last one.
         self.cuts_jumps = False
+        #: Whether functions get discrete goals as [n, 1], as in Stable-Baselines3, instead of [n].
+        self.goals_have_axis = False
+        #: [env], whether an episode goes on that was cut into pieces, because it filled the buffer.
+        self._in_pieces = np.zeros(n_envs, bool)
         #: Leading axes of a step's arrays: none, or [env].
         self._before = (n_envs,) if hasattr(env, "num_envs") else ()
         #: The infos of stored steps, [env, slot]; None: none are kept.
@@ -378,7 +383,7 @@ class HindsightReplayBuffer(FieldBuffer):
             values[key] = infos[key]
         ring, width = self.ring, self.row.width
         rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
-        kept = None if self.infos is None else _one_each(infos, rows.shape[0] * rows.shape[1])
+        kept = None if self.infos is None else _one_each(infos, shape)
         pairs = [(np.asarray(obs[key]), np.asarray(next_obs[key])) for key in self._state]
         shared = any(np.may_share_memory(before, after) for before, after in pairs)
         jumps = self._jumps(rows[:, 0])
@@ -397,6 +402,7 @@ class HindsightReplayBuffer(FieldBuffer):
             slots = np.arange(ring.position, ring.position + rows.shape[1]) % ring.n_slots
             self.infos[:, slots] = kept.reshape(ring.n_envs, -1)
         ring.add_rows(rows[None], over.reshape(1, ring.n_envs))
+        self._in_pieces = (ring.elapsed[0] == 0) & ~over.reshape(ring.n_envs)
 
     def _columns_before_and_after(self, keys: Iterable[str]) -> list[tuple[slice, slice]]:
         """Columns of parts of an observation, and of the same parts of the next one."""
@@ -404,7 +410,7 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def _goes_on(self, rows: Rows) -> bool:
         """Whether one of the steps [env, width] begins an episode where the last one ended."""
-        ring, begins = self.ring, self.ring.elapsed[0] == 0
+        ring, begins = self.ring, (self.ring.elapsed[0] == 0) & ~self._in_pieces
         if not ring.position:
             return False
         last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
@@ -513,7 +519,10 @@ class HindsightReplayBuffer(FieldBuffer):
             """New copies, because a function may change what it is given."""
             achieved, desired = self.fields["next achieved_goal"], self.fields["desired_goal"]
             each = [again(info) for info in infos]
-            return achieved.read(rows).copy(), desired.read(rows).copy(), each
+            two = [part.read(rows).copy() for part in (achieved, desired)]
+            if self.goals_have_axis and not achieved.shape:
+                two = [part[:, None] for part in two]
+            return two[0], two[1], each
 
         if name not in self._takes_one and len(rows):
             # A few steps are asked about one by one where trying out ends a process.
@@ -525,10 +534,11 @@ class HindsightReplayBuffer(FieldBuffer):
         return per_goal(name, np.array, [each], len(rows))
 
 
-def _one_each(infos: Any, n: int) -> Array:
-    """Copies [n] of the infos of n steps; raise ValueError if there are more or fewer."""
+def _one_each(infos: Any, shape: tuple[int, ...]) -> Array:
+    """Copies [n] of the infos of steps [*shape]; raise ValueError if there are more or fewer."""
     given: list[Any]
-    if isinstance(infos, Mapping) and n > 1:
+    n = prod(shape)
+    if isinstance(infos, Mapping) and shape:
         given = [_of_one(infos, i) for i in range(n)]
     else:
         given = [infos] if isinstance(infos, Mapping) or infos is None else list(infos)

@@ -1,4 +1,6 @@
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
 
 from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Share, Steps
 
@@ -27,6 +29,15 @@ class OffPolicySpec(AlgorithmSpec):
     0.5 to 10."""
     log_interval: Steps = 1000
     """Steps of a run per row of the curves, rounded up to whole steps of its environments."""
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        if self.buffer_size < 2 * self.n_envs:
+            raise ValueError(
+                f"buffer_size: {self.buffer_size} is not allowed; it must be at least "
+                f"{2 * self.n_envs}, two transitions for each environment"
+            )
+        return self
 
     @property
     def iteration_steps(self) -> int:

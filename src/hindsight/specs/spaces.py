@@ -126,7 +126,7 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
             raise SpecError(f"{name}: {key} is a {kind}, but must be one array{WRAP}")
     achieved, desired = spaces["achieved_goal"], spaces["desired_goal"]
     kinds = [
-        (x.shape, np.dtype(x.dtype).kind == "f", [list(among) for among in choices(x) or ()])
+        (x.shape, _kind(x), [list(among) for among in choices(x) or ()])
         for x in (achieved, desired)
     ]
     if kinds[0] != kinds[1]:
@@ -138,6 +138,12 @@ def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], 
     more = [key for key in others if _has_numbers(spaces[key])]
     seen = {key: spaces[key] for key in (*GOAL_KEYS, *more)}
     return seen, [key for key in others if key not in more]
+
+
+def _kind(space: Space[Any]) -> str:
+    """Floats of any width are one kind, but integers of another width could wrap around."""
+    dtype = np.dtype(space.dtype)
+    return "float" if dtype.kind == "f" else dtype.name
 
 
 def _has_numbers(space: Space[Any]) -> bool:

@@ -23,6 +23,8 @@ from hindsight.specs.spaces import Actions, action_choices, action_of, row_of
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import read_policy
 
+#: Steps after which an episode of an environment without a known limit is taken for endless.
+LONGEST = 100_000
 #: From an observation, a dictionary of arrays, to an action.
 Actor = Callable[[Mapping[str, Any]], Any]
 
@@ -165,6 +167,11 @@ def episode(
         returned += float(reward)
         steps += 1
         over = bool(terminated or truncated)
+        if steps == LONGEST and not over and not (env.spec and env.spec.max_episode_steps):
+            raise SpecError(
+                f"the episode with seed {seed} has not ended after {steps:,} steps: wrap the "
+                "environment in gymnasium.wrappers.TimeLimit"
+            )
         if not (over or any_success):
             continue
         said = success_in(info)

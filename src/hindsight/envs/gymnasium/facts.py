@@ -126,10 +126,10 @@ class GoalFacts(Facts):
     def beyond(
         self, reward: float, achieved: Array, desired: Sequence[Array]
     ) -> tuple[float, float]:
-        """The parts of a reward beyond that of the goal pursued.
+        """The parts of a reward beyond that of the goal pursued, which is asked for in float32.
 
-        Returns what no goal explains, and what the move of the goal by the step explains. `desired`
-        holds the goals before and after the step.  Rounding errors of the goals are tolerated.
+        Returns what no goal explains, and what the move of the goal by the step, or the rounding of
+        goals, explains. `desired` holds the goals before and after the step.
         """
 
         def explains(found: NDArray[np.float32]) -> bool:
@@ -137,12 +137,13 @@ class GoalFacts(Facts):
 
         pursued, moved = desired
         expected = self.rewards(achieved[None], pursued[None])
-        if explains(expected) or explains(self.rewards(*nearby(achieved, pursued))):
-            return 0.0, 0.0
-        more = reward - float(expected[0])
-        if explains(self.rewards(*nearby(achieved, moved))):
-            return 0.0, more
-        return more, 0.0
+        place, goal = (x.astype(np.float32).astype(x.dtype) for x in (achieved, pursued))
+        is_exact = np.array_equal(place, achieved) and np.array_equal(goal, pursued)
+        asked = float((expected if is_exact else self.rewards(place[None], goal[None]))[0])
+        nearly = explains(expected) or explains(self.rewards(*nearby(achieved, pursued)))
+        if nearly or explains(self.rewards(*nearby(achieved, moved))):
+            return 0.0, reward - asked
+        return reward - float(expected[0]), float(expected[0]) - asked
 
 
 def facts_of(spec: GymnasiumSpec) -> GoalFacts:

@@ -168,15 +168,13 @@ class Instances:
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
             facts.check_ending(achieved, goals, terminated, truncated, success)
-        rest = moved = 0.0
-        if self.spec.rest != "drop" or not np.array_equal(*goals):
-            rest, moved = facts.beyond(float(reward), achieved, goals)
-            if rest and self.spec.rest == "refuse":
-                said = float(reward) - rest
-                raise ValueError(
-                    f"the reward was {reward:g}, but compute_reward returns {said:g}; with "
-                    "rest=refuse they must agree"
-                )
+        rest, moved = facts.beyond(float(reward), achieved, goals)
+        if rest and self.spec.rest == "refuse":
+            said = float(reward) - rest
+            raise ValueError(
+                f"the reward was {reward:g}, but compute_reward returns {said:g}; with "
+                "rest=refuse they must agree"
+            )
         row["rest"], row["beyond"] = rest, moved + (rest if self.spec.rest == "keep" else 0.0)
         row["outcome"] = terminated, truncated and not terminated, success
         if terminated or truncated:
