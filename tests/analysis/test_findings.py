@@ -68,6 +68,11 @@ def test_which_should_i_use(findings, plans, cells, tested):
     cold, cold_minutes = (steps_of(low, arm, "apart", clock) for clock in CLOCKS)
     moved = steps_of(low, arm, "random")
     later = [steps_of(low, future, start) for start in ("random", "apart")]
+    warm = steps_of(low, "SAC-HER (future)")
+    same = steps_of(sac, "SAC-HER", "apart")
+    same = same[same.index.get_level_values(0) != "apart random_direction"]
+    maze = cells("recipe_elsewhere").last_tests()["described"][:, "", "PointMaze"]
+    maze = maze.groupby("arm").mean()
     fixed = np.isinf(steps_of(sac, "SAC-HER", "apart"))
     mixed = cells("s_ratio").outcomes("described").xs("0.5", level="level").loc["MEHER"]
     starts = mixed.groupby(mixed.index.get_level_values("condition").str.split().str[0])
@@ -88,18 +93,24 @@ def test_which_should_i_use(findings, plans, cells, tested):
         "8 40,000", thousands(moved.max()),
         4, pd.concat(later).size, 8, thousands(pd.concat(later).max()),
         sum(failing[future, start] for start in ("random", "apart")), "95%",
-        "0 15", short, "95%", "500,000 150,000 200,000", 4, 4, 5, 8,
+        1, np.isinf(warm).sum(), warm.size, "0 15", short, "95%", "500,000 150,000 200,000",
     )  # fmt: skip
     span = thousands(cold.min(), cold.max())
     timed = [43.9, 49.1, 45.5, 46.6, 45.8]  # by hand, as the plan says
     limited = saved_by_switching(cells("kl_limit").under("described"), ", KL 0.005")["updates"]
     assert (limited >= 0.2).sum() == 3 and limited.size == 12
     holds(
-        plans, "What came out so far", 1, 0.01, cold.size + moved.size, span, 0.01, 1, 2, 0.005,
+        plans, "What came out so far", 1, 0.01, cold.size + moved.size, span, 0.01,
+        1, np.isinf(warm).sum(), warm.size, same.size, (same > 100_000).sum(), 2, 0.005,
         "20%", percents(limited.mean()), "20%", "2 3 4", *timed[:-1], f"{timed[-1]}%",
         f"{np.std(timed, ddof=1):.1f}", percents(np.mean(timed) / 100),
         "3 4 30 50% 70% 0.1 50 90% 90%",
+        384, "0.94 1.11", 512, 4, 48, "0.84 1.10",  # beside the cells with `failed`, now replaced
+        percents(maze["recipe"]), "27%", percents(maze["recipe (whole)"]), "65%", 4,
     )  # fmt: skip
+    assert (
+        same.groupby(level=0).size().index.tolist() == warm.groupby(level=0).size().index.tolist()
+    )
     assert CLAIMS["M5c"].measure["saved_after"]["timing_sd"] == pytest.approx(
         np.std(timed, ddof=1) / 100, abs=5e-4
     )
