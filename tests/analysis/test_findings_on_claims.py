@@ -126,6 +126,7 @@ def test_does_the_small_network_matter(findings, cells):
             table += [known.size, own.size]
             table += [thousands(known.min(), known.max())] if known.size else []
             table.append(percents(ends[arm + large, condition]))
+    ran = [np.isfinite(steps_of(runs, arm + large)).sum() for arm in arms]
     passed = network.outcomes("described")["success"] >= 0.95 - EPSILON
     updates = network.each(lambda run: run.train["updates"].mean())["described"].groupby("arm")
     done = [f"{updates.mean()[arm]:.0f}" for arm in (
@@ -168,8 +169,8 @@ def test_does_the_small_network_matter(findings, cells):
         f"{max(shares):.0f}%", "2 300,000",
         learns["PPO-HER" + large].sum(), 12, learns["PPO-HER"].sum(),
         f"{ratios[np.isfinite(ratios)].min():.1f} {ratios[np.isfinite(ratios)].max():.1f}",
-        learns["PPO"].sum(), *(np.isfinite(steps_of(runs, arm + large)).sum() for arm in arms),
-        "95%", *(passed.groupby("arm").sum()[arm + large] for arm in arms), *table,
+        learns["PPO"].sum(), ran[0], "4 96", *ran[1:], "95%",
+        *(passed.groupby("arm").sum()[arm + large] for arm in arms), *table,
         "40,000", sac[0][0], 24, sac[0][1], *sac[1], *sac[2], *sac[3],
         f"{(steps[few] / steps[many])[both.to_numpy()].max():.1f}", both.sum(),
     )  # fmt: skip
@@ -322,6 +323,13 @@ def test_goals_that_rarely_move(findings, cells):
 
 
 def test_robot_arms(findings, cells):
+    dense = cells("dense_reach").each(lambda run: reached(run, 0.95))["described"]
+    there = {place: own[np.isfinite(own)] for place, own in dense.groupby(["condition", "arm"])}
+    plain, both = (there["FetchReach, dense reward", arm] for arm in ("SAC", "SAC-HER"))
+    sparse = there["FetchReach", "SAC-HER"]
+    assert sparse.size == 4 and not there["FetchReach", "SAC"].size
+    spans = [f"{own.min():,.0f} {own.max():,.0f}" for own in (plain, both, sparse)]
+    beside = ["95%", plain.size, 4, spans[0], both.size, *spans[1:], "15,000"]
     runs, options = cells("fetch_off_policy"), "SAC-HER (normalized)"
     first = runs.each(lambda run: reached(run, 0.9))["described"].droplevel("level")
     reach = [first[f"{name}-HER", "FetchReach"].median() for name in ("SAC", "TD3", "DDPG")]
@@ -348,7 +356,7 @@ def test_robot_arms(findings, cells):
         1, thousands(*sorted({*budgets["SAC-HER"]})),
         1, thousands(*sorted({*budgets["DDPG-HER"], *budgets["TD3-HER"]})),
         *(percents(means[f"{name} 4"]) for name in ("episode", "future", "final", "random")),
-        4, "25,000", thousands(max(perfect)), 4, "200,000", ppo.sum(), ppo.size,
+        4, "25,000", *beside, thousands(max(perfect)), 4, "200,000", ppo.sum(), ppo.size,
     )  # fmt: skip
     assert np.isinf(others).all() and np.isinf(first[options, "FetchSlide"]).all()
     assert budgets["SAC-HER"].idxmax() == budgets["TD3-HER"].idxmax() == "FetchPush"
