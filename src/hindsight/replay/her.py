@@ -517,12 +517,11 @@ class HindsightReplayBuffer(FieldBuffer):
 
         def goals() -> tuple[Array, Array, Sequence[Any]]:
             """New copies, because a function may change what it is given."""
-            achieved, desired = self.fields["next achieved_goal"], self.fields["desired_goal"]
-            each = [again(info) for info in infos]
-            two = [part.read(rows).copy() for part in (achieved, desired)]
-            if self.goals_have_axis and not achieved.shape:
-                two = [part[:, None] for part in two]
-            return two[0], two[1], each
+            names = "next achieved_goal", "desired_goal"
+            achieved, desired = (self.fields[name].read(rows).copy() for name in names)
+            if self.goals_have_axis and achieved.ndim == 1:
+                achieved, desired = achieved[:, None], desired[:, None]
+            return achieved, desired, [again(info) for info in infos]
 
         if name not in self._takes_one and len(rows):
             # A few steps are asked about one by one where trying out ends a process.
