@@ -1,6 +1,7 @@
 """Any gymnasium goal environment on the run axis, against plain loops over `gymnasium.make`."""
 
 import itertools
+import math
 import os
 import sys
 import time
@@ -15,6 +16,7 @@ import torch
 
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.gymnasium.workers import episode_seed
+from hindsight.envs.rollout import Trajectories
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
@@ -186,9 +188,49 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
         validated(CellSpec, {"environment": {"id": "FetchPush-v4"}, "algorithm": {"name": "sac"}})
 
 
-def test_failures_need_a_region_of_goals():
-    with pytest.raises(ValueError, match="Corridor-v0 does not say which goals are possible"):
+def test_released_failures_need_a_region_of_goals():
+    with pytest.raises(ValueError, match="unknown for Corridor-v0: with an s_ratio, set fidelity"):
         CellSpec(environment={"id": "Corridor-v0"}, hindsight={"s_ratio": 0.5})
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_failures_pursue_goals_of_other_episodes_that_they_never_reach(share, cut):
+    """MEHER where the goal space is unknown, beside the corridor's rule in plain Python."""
+    how = {"s_ratio": share, "cut_at_success": cut, "fidelity": "described"}
+    spec = CellSpec(
+        environment={"id": "Corridor-v0"},
+        algorithm={"name": "ppo", "n_steps": 120, "n_envs": 2},
+        hindsight=how,
+    )
+    one = runs_of(spec, [1, 2], torch.device("cpu"))
+    one.iterate()
+    for seeds, _, real, copies in one.learned:
+        assert copies is not None and len(seeds) == 2
+        for run in range(2):
+            kept = np.concatenate([outcomes(paths, run) for paths in (real, copies)])
+            assert abs(kept.sum() - share * len(kept)) <= 0.5
+            given = {tuple(goal) for goal in real.obs[run, ..., 2:4].flatten(0, 1).tolist()}
+            failed = 0
+            for env, first in itertools.product(range(2), range(0, 120, 12)):
+                steps = slice(first, first + 12)
+                valid, success = copies.valid[run, env, steps], copies.success[run, env, steps]
+                if success.any() and valid[0]:
+                    n = int(success.int().argmax()) + 1 if cut else 12
+                    assert valid.tolist() == [True] * n + [False] * (12 - n)
+                elif valid[0]:
+                    goal, there = copies.obs[run, env, first, 2:4], real.obs[run, env, steps, :2]
+                    assert tuple(goal.tolist()) in given
+                    assert min(math.dist(goal, place) for place in there.tolist()) > 0.5
+                    failed += 1
+            assert failed or share > 0.5, "of twenty episodes, which fail, eight fail once more"
+
+
+def outcomes(paths: Trajectories, run: int) -> np.ndarray:
+    """Whether each of the episodes to learn from, of twelve steps each, reaches its goal."""
+    valid, success = (x[run].reshape(-1, 12) for x in (paths.valid, paths.success))
+    last = (valid.long().cumsum(-1) * valid).argmax(-1, keepdim=True)
+    return success.gather(-1, last)[valid.any(-1)].numpy()[:, 0]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

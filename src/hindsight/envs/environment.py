@@ -32,6 +32,10 @@ class Task(Protocol):
         terminated: [...] bool, whether the step ends the episode.
         """
 
+    @property
+    def goals_known(self) -> bool:
+        """Whether the task can draw any possible goal; if not, only `reward` may be asked."""
+
     def goals(self, uniform: Tensor) -> Tensor:
         """Uniform samples [..., goal] of the goal space, from `uniform` [..., goal] in [0, 1)."""
 

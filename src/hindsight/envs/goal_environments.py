@@ -28,6 +28,8 @@ class GoalEnvironments(Environment):
     thus starts the same under every algorithm, whatever the other runs and the number of workers.
     """
 
+    goals_known = False
+
     def __init__(
         self,
         spec: GymnasiumSpec,
@@ -72,7 +74,7 @@ class GoalEnvironments(Environment):
 
     @property
     def task(self) -> Any:
-        """Itself: rewards only, since the goal space is unknown (`specs.cell` checks the need)."""
+        """Itself: rewards only, since the goal space is unknown."""
         return self
 
     def reward(

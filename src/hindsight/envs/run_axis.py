@@ -121,6 +121,8 @@ def _compare(
 class NativeTask(ABC):
     """Rewards and goal space of native environments (`envs.environment.Task`)."""
 
+    goals_known = True
+
     def __init__(self, env: "Environments[Any]") -> None:
         self.env = env
         self.terminates_on_success = env.terminates_on_success

@@ -100,7 +100,9 @@ def described(
     final = at_step(rollout.next_achieved, last)
     goal = torch.where(spread(as_success)[..., None], final, at_step(unreached, first))
     real = replace(Trajectories.real(rollout), valid=keep_real | ~rollout.whole)
-    return real, described_copies(rollout, task, goal, rollout.whole & keep_copy)
+    return real, described_copies(
+        rollout, task, goal, rollout.whole & keep_copy, spec.cut_at_success
+    )
 
 
 def failure_goals(
@@ -110,9 +112,10 @@ def failure_goals(
 
     Returns [run, env, step, goal] and [run, env, step] bool.
 
-    untargeted: uniform in the goal space; targeted: `failure_distance` times the threshold away
-    from the final achieved goal, in a uniform direction.  Of `TRIES` draws, the first counts that
-    lies in the goal space and further than the threshold from every achieved goal of the episode.
+    untargeted: uniform in the goal space or, where that is unknown, one that the environment gave
+    to a whole episode of the run; targeted: `failure_distance` times the threshold away from the
+    final achieved goal, in a uniform direction.  Of `TRIES` draws, the first counts that lies in
+    the goal space and that no achieved goal of the episode reaches.
     """
     g = rollout.next_achieved.shape[-1]
     begins = rollout.whole & rollout.starts
@@ -132,25 +135,41 @@ def failure_goals(
     nth = torch.arange(len(run), device=run.device) - (each.cumsum(0) - each)[run]
     uniform = draw(int(each.max()), TRIES, g)
     goals, found = points[:, -1].clone(), torch.zeros_like(run, dtype=torch.bool)
-    threshold = torch.tensor(task.threshold, device=run.device)
+    given = rollout.desired[run, env, start]  # [episode, goal]
     for tries in (slice(0, 8), slice(8, TRIES)):  # few episodes need more than eight
         left = (~found).nonzero()[:, 0]
         numbers = uniform[run[left], nth[left], tries]
         if spec.failures == "targeted":
-            away = spec.failure_distance * threshold * direction(numbers)
+            away = spec.failure_distance * task.threshold * direction(numbers)
             drawn = points[left, -1:] + away
-        else:
+        elif task.goals_known:
             drawn = task.goals(numbers)
-        exact = "donot_use_mm_for_euclid_dist"
-        apart = torch.cdist(drawn, points[left], compute_mode=exact).amin(-1)
-        # Slightly more than the threshold, because the reward's distance is rounded differently.
-        fits = (apart > threshold * (1 + 1e-5)) & task.contains(drawn)
+        else:
+            before = (each.cumsum(0) - each)[run[left], None]
+            drawn = given[before + (numbers[..., 0] * each[run[left], None]).long()]
+        fits = missed(task, points[left], drawn)
         first = fits.long().argmax(1)
         goals[left] = drawn[torch.arange(len(left), device=run.device), first]
         found[left] = fits.any(1)
     at_start, can_fail = torch.zeros_like(rollout.next_achieved), torch.zeros_like(begins)
     at_start[run, env, start], can_fail[run, env, start] = goals, found
     return at_start, can_fail
+
+
+def missed(task: Task, points: Tensor, goals: Tensor) -> Tensor:
+    """Whether `goals` [episode, try, goal] are possible and reached by no point, [episode, try].
+
+    points: [episode, point, goal], achieved goals.
+    """
+    if not task.goals_known:
+        shape = (*goals.shape[:2], *points.shape[1:])
+        pair = points[:, None].expand(shape), goals[:, :, None].expand(shape)
+        return ~task.reward(*pair, torch.zeros(shape[:-1], dtype=torch.bool))[1].any(-1)
+    exact = "donot_use_mm_for_euclid_dist"
+    apart = torch.cdist(goals, points, compute_mode=exact).amin(-1)
+    # Slightly more than the threshold, because the reward's distance is rounded differently.
+    threshold = torch.tensor(task.threshold, device=points.device)
+    return (apart > threshold * (1 + 1e-5)) & task.contains(goals)
 
 
 def direction(uniform: Tensor) -> Tensor:

@@ -131,10 +131,10 @@ class CellSpec(Spec):
             raise ValueError("dense_reward is for real steps only: leave hindsight off")
         if her and her.inside is not None and not where.goals_in_box:
             raise ValueError(f"inside needs goals that lie in a box; those of {where.id} do not")
-        if her and her.s_ratio is not None and where.foreign:
+        if her and her.s_ratio is not None and where.foreign and her.fidelity == "released":
             raise ValueError(
-                "an s_ratio needs failures, whose goals are drawn from all possible goals; "
-                f"{where.id} does not say which goals are possible"
+                "the authors' code draws failures' goals from all possible goals, which are "
+                f"unknown for {where.id}: with an s_ratio, set fidelity described"
             )
         if her and her.failures == "targeted" and not where.goals_in_box:
             raise ValueError(

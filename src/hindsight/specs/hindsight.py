@@ -9,6 +9,8 @@ from hindsight.specs.replay import EpisodeStrategy
 
 #: Options that the authors' code lacks.
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
+#: Options that choose what is copied, and with which goals.
+CHOOSES = ("only_if_moved", "after_contact", "moved_goals", "inside")
 #: Options that have no effect with `clone`.
 CLONES_WITHOUT = (
     "copies", "copied_steps", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps",
@@ -55,7 +57,8 @@ class HindsightSpec(Spec):
     """Share of successes among the episodes to learn from (MEHER); null: not controlled. Usual:
     0.3 to 0.7."""
     failures: Literal["untargeted", "targeted"] = "untargeted"
-    """Goals of failure copies: anywhere in the box, or near the final position."""
+    """Goals of failure copies: any of the goal space (in other packages' environments, of the
+    rollout's episodes), or near the final position (targeted)."""
     failure_distance: Annotated[float, Field(gt=1, le=MOST), NUMBER] = 1.1
     """Distance of targeted failures, in interception distances."""
     until_success: Fraction | None = None
@@ -77,7 +80,7 @@ class HindsightSpec(Spec):
         # both strategies are the same.
         if self.strategy == "future" and self.fidelity == "described":
             object.__setattr__(self, "strategy", "episode")
-        chooses = [name for name in ("only_if_moved", *DESCRIBED_ONLY) if getattr(self, name)]
+        chooses = [name for name in CHOOSES if getattr(self, name)]
         chooses += ["copies 'failed'"] if self.copies == "failed" else []
         if self.s_ratio is not None and (self.strategy != "final" or chooses):
             without = ", ".join(chooses) or "only_if_moved"
