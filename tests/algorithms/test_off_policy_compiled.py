@@ -179,6 +179,7 @@ def cells(draw: st.DrawFn, name: str) -> CellSpec:
         "k": draw(st.integers(1, 4)),
         "fidelity": draw(st.sampled_from(["released", "described"])),
         "time_limit_terminates": draw(st.booleans()),
+        "prioritized": draw(st.booleans()),
     }
     environment = draw(st.sampled_from(TASKS.get(name, continuous)))
     return CellSpec.model_validate(
@@ -221,6 +222,9 @@ def test_a_compiled_chunk_is_that_of_the_reference(name: str, data: st.DataObjec
     # multiplies what rounding leaves.
     near = 1e-4 if hasattr(spec.environment, "prey") else 1e-5
     torch.testing.assert_close(ring.gather(slots), other.gather(slots), atol=near, rtol=near)
+    if spec.replay and spec.replay.prioritized:
+        np.testing.assert_allclose(ring.tree.sums, other.tree.sums, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(ring.largest, other.largest, rtol=1e-3)
     for part in ("state", "elapsed", "episode"):
         values = (getattr(runs.env, part) for runs in (compiled, reference))
         torch.testing.assert_close(*values, atol=near, rtol=near)

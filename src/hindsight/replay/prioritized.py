@@ -6,7 +6,6 @@ batch (section 3.4, Algorithm 1).  Under hindsight, a priority belongs to the st
 whatever goal it had when its TD error delta was measured.
 """
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from hindsight.nn.numba_cache import compiled, entry_point
 from hindsight.replay.buffer import Index, Numbers, ReplayBuffer
+
+Sums = NDArray[np.float64]
 
 #: The smallest priority^alpha; positive, because 0 marks a leaf that cannot be sampled.  And the
 #: largest, since the sum of all must be finite.
@@ -33,43 +35,67 @@ def annealed(beta: float, share: float) -> float:
     return beta + (1 - beta) * min(max(share, 0.0), 1.0)
 
 
-class SumTree:
-    """Leaves [run, leaf] >= 0, drawn in proportion to their values; a node sums its children.
+@compiled
+def set_leaf(sums: Sums, leaf: int, value: float) -> None:
+    """Set a leaf, 0 or more, of a tree: node i sums nodes 2 i and 2 i + 1, and leaves come last."""
+    i = len(sums) // 2 + leaf
+    sums[i] = value
+    while i > 1:
+        i //= 2
+        sums[i] = sums[2 * i] + sums[2 * i + 1]
 
-    Each level costs a dozen calls, so there are few: a node has sixteen children, and the top level
-    is so wide that its running sum takes as long as one level of children.
+
+@compiled
+def leaf_at(sums: Sums, at: float) -> int:
+    """The first leaf up to which all sum to more than `at`; never of value 0, unless all are."""
+    i, width = 1, len(sums) // 2
+    while i < width:
+        i *= 2
+        # Rounding cannot lead to a node of value 0.
+        if at >= sums[i] and sums[i + 1] > 0:
+            at -= sums[i]
+            i += 1
+    return i - width
+
+
+@entry_point
+def _set(sums: Sums, run: Index, leaf: Index, value: Numbers) -> None:
+    for i in range(len(run)):
+        set_leaf(sums[run[i]], leaf[i], value[i])
+
+
+@entry_point
+def _draw(sums: Sums, uniform: Numbers, leaves: Index) -> None:
+    samples = uniform.shape[1]
+    for run in range(len(sums)):
+        for k in range(samples):
+            leaves[run, k] = leaf_at(sums[run], (k + uniform[run, k]) / samples * sums[run, 1])
+
+
+class SumTree:
+    """Leaves [run, leaf] >= 0, drawn in proportion to their values.
+
+    sums: [run, node], a binary tree for each run, so that none is rounded to another's precision.
     """
 
-    CHILDREN = 16
-    HIGHEST = 4096
-    #: Children times this matrix are their running sums: 4 us for 256 families, `cumsum` takes 13.
-    _UP_TO = np.triu(np.ones((CHILDREN, CHILDREN)))
-
     def __init__(self, n_runs: int, n_leaves: int) -> None:
-        self.levels: list[NDArray[np.float64]] = []  # [run, node], the leaves first
-        nodes = n_leaves
-        while not self.levels or self.levels[-1].shape[1] > self.HIGHEST:
-            parents = -(-nodes // self.CHILDREN)
-            self.levels.append(np.zeros((n_runs, parents * self.CHILDREN)))
-            nodes = parents
+        width = 1 << (n_leaves - 1).bit_length()
+        self.sums = np.zeros((n_runs, 2 * width))
+        self._leaves = slice(width, width + n_leaves)
 
     @property
     def leaves(self) -> NDArray[np.float64]:
-        """Values [run, leaf], padded with zeros."""
-        return self.levels[0]
+        """Values [run, leaf]."""
+        return self.sums[:, self._leaves]
 
     def total(self) -> NDArray[np.float64]:
         """Sum of all leaves, [run]."""
-        total: NDArray[np.float64] = self.levels[-1].sum(1)
-        return total
+        return self.sums[:, 1]
 
     def set(self, run: Index | int, leaf: Index, value: ArrayLike) -> None:
         """Set the leaves (run, leaf), [n]; the last of several values for one leaf counts."""
-        self.leaves[run, leaf] = value
-        for below, level in itertools.pairwise(self.levels):
-            leaf = leaf // self.CHILDREN
-            family = run * (below.shape[1] // self.CHILDREN) + leaf
-            level[run, leaf] = below.reshape(-1, self.CHILDREN).take(family, axis=0).sum(1)
+        given = np.broadcast_arrays(run, leaf, np.asarray(value, float))
+        _set(self.sums, *map(np.array, given))  # copies, because views may be read-only
 
     def draw(self, uniform: Numbers) -> Index:
         """Draw leaves [run, sample] in proportion to their values.
@@ -77,28 +103,9 @@ class SumTree:
         The draws are stratified (appendix B.2.1): each comes from its own equal part of the total,
         at `uniform` [run, sample] within it.  Leaves of value 0 are never drawn unless all are 0.
         """
-        runs, samples = uniform.shape
-        run = np.repeat(np.arange(runs), samples)
-        share = (np.arange(samples) + uniform) / samples
-        highest = self.levels[-1]
-        # A sum over all runs would round a run's priorities to the precision of the largest.
-        up_to = highest.cumsum(1)
-        end = up_to[:, -1:]
-        # Below the end, so that rounding cannot leave the run; further down, nor the node.
-        at = np.minimum(share * end, np.nextafter(end, 0))
-        pairs = zip(up_to, at, strict=True)
-        node = np.concatenate([own.searchsorted(x, side="right") for own, x in pairs])
-        rest = at.ravel() - (up_to[run, node] - highest[run, node])
-        place = np.arange(runs * samples) * self.CHILDREN
-        for level in reversed(self.levels[:-1]):
-            parents = level.shape[1] // self.CHILDREN
-            family = level.reshape(-1, self.CHILDREN).take(run * parents + node, axis=0)
-            up_to = family @ self._UP_TO
-            rest = np.minimum(np.maximum(rest, 0), np.nextafter(up_to[:, -1], 0))
-            child = (up_to <= rest[:, None]).argmin(1)  # the first that exceeds it
-            rest -= up_to.take(place + child) - family.take(place + child)
-            node = node * self.CHILDREN + child
-        return node.reshape(runs, samples)
+        leaves = np.empty(uniform.shape, np.int64)
+        _draw(self.sums, np.array(uniform, float), leaves)
+        return leaves
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
@@ -124,16 +131,16 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     def clear(self) -> None:
         super().clear()
         runs, envs, slots = self.left.shape
-        self._tree = SumTree(runs, envs * slots)
+        self.tree = SumTree(runs, envs * slots)
         self.largest = np.ones(runs)  # the largest priority^alpha so far
 
     def draw(self, uniform: Numbers, beta: float = 0.4) -> tuple[Index, Tensor]:
         """Draw transitions by priority; returns indices and weights, both [run, sample]."""
         check_share("beta", beta)
         count = self.check_can_sample()
-        leaf = self._tree.draw(uniform)
+        leaf = self.tree.draw(uniform)
         run = np.arange(len(leaf))[:, None]
-        probability = self._tree.leaves[run, leaf] / self._tree.total()[:, None]
+        probability = self.tree.leaves[run, leaf] / self.tree.total()[:, None]
         weight = (count[:, None] * probability) ** -float(beta)
         weight /= weight.max(1, keepdims=True)
         return leaf + run * self.left[0].size, self._on_device(weight.astype(np.float32))
@@ -161,25 +168,25 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             raise ValueError("indexes: each row must hold indexes that were sampled for that run")
         priority = np.clip((np.abs(errors) + self.eps) ** self.alpha, LEAST, MOST)
         self.largest = np.maximum(self.largest, priority.max(1, initial=0))
-        there = self._tree.leaves[run, leaf] > 0
-        self._tree.set(run[there], leaf[there], priority[there])
+        there = self.tree.leaves[run, leaf] > 0
+        self.tree.set(run[there], leaf[there], priority[there])
 
     def select(self, runs: Tensor) -> None:
         super().select(runs)
         kept = runs.cpu().numpy()
-        self._tree.levels = [level[kept] for level in self._tree.levels]
+        self.tree.sums = self.tree.sums[kept]
         self.largest = self.largest[kept]
 
     def state_dict(self) -> dict[str, Any]:
-        saved = {"priorities": self._tree.leaves.copy(), "largest": self.largest.copy()}
+        saved = {"priorities": self.tree.leaves.copy(), "largest": self.largest.copy()}
         return super().state_dict() | {k: torch.from_numpy(v) for k, v in saved.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         super().load_state_dict(saved)
         self.largest[:] = saved["largest"]
-        run, leaf = np.indices(self._tree.leaves.shape).reshape(2, -1)
-        self._tree.set(run, leaf, np.asarray(saved["priorities"]).ravel())
+        run, leaf = np.indices(self.tree.leaves.shape).reshape(2, -1)
+        self.tree.set(run, leaf, np.asarray(saved["priorities"]).ravel())
 
     def _mark(self, run: int, env: int, begin: int, end: int, *, finished: bool) -> None:
         leaf = env * self.n_slots + np.arange(begin, end) % self.n_slots
-        self._tree.set(run, leaf, self.largest[run] if finished else 0.0)
+        self.tree.set(run, leaf, self.largest[run] if finished else 0.0)

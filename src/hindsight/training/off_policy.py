@@ -53,7 +53,6 @@ class OffPolicyRuns(Runs):
             self.engine is not None
             and isinstance(self.env, Environments)
             and self.standardiser is None
-            and not self.replay.prioritized
         )
 
     def _buffer(self) -> ReplayBuffer:

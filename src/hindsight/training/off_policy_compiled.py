@@ -20,6 +20,7 @@ from hindsight.envs.step import SUCCESS, TERMINATED, TRUNCATED
 from hindsight.nn.compiled import Numbers, copy
 from hindsight.nn.numba_cache import compiled, entry_point, for_each_run
 from hindsight.relabel import goals
+from hindsight.replay.prioritized import LEAST, MOST, annealed, leaf_at, set_leaf
 from hindsight.replay.transitions import Transitions
 
 
@@ -42,6 +43,21 @@ class Ring(NamedTuple):
     share: float  # of transitions that are relabelled
     described: bool
     time_limit_terminates: bool
+    #: Priorities of the transitions, [env slot], as a tree (`prioritized.set_leaf`); without nodes,
+    #: all are equally likely.
+    sums: NDArray[np.float64]
+    largest: NDArray[np.float64]  # [1], the largest priority so far
+    alpha: float
+    eps: float
+
+
+@compiled
+def _mark(ring: Ring, env: int, begin: int, steps: int, priority: float) -> None:
+    """Set the priority of an environment's steps from `begin` on, if there are priorities."""
+    n_slots = ring.rows.shape[1]
+    if len(ring.sums):
+        for i in range(begin, begin + steps):
+            set_leaf(ring.sums, env * n_slots + i % n_slots, priority)
 
 
 @compiled
@@ -52,7 +68,9 @@ def store(
     n_obs, n_action = ring.n_obs, ring.n_action
     position, n_slots = ring.position[0], ring.rows.shape[1]
     while position + 1 - ring.oldest[env] > n_slots:  # drop the episode that is overwritten
-        ring.oldest[env] += ring.left[env, ring.oldest[env] % n_slots]
+        steps = int(ring.left[env, ring.oldest[env] % n_slots])
+        _mark(ring, env, ring.oldest[env], steps, 0.0)
+        ring.oldest[env] += steps
     slot = position % n_slots
     row = ring.rows[env, slot]
     copy(obs, row)
@@ -70,6 +88,7 @@ def store(
         steps = ring.elapsed[env]
         for i in range(steps):
             ring.left[env, (position - i) % n_slots] = i + 1
+        _mark(ring, env, position + 1 - steps, steps, ring.largest[0])
         ring.elapsed[env] = 0
 
 
@@ -90,14 +109,54 @@ def _place(ring: Ring, uniform: float) -> tuple[int, int]:
 
 
 @compiled
-def sample(ring: Ring, task: TaskFunctions, uniform: NDArray[np.float64], to: Transitions) -> None:
+def _choose(
+    ring: Ring, uniform: NDArray[np.float64], beta: float, weight: Numbers,
+    index: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Choose transitions and, if there are priorities, their weights; see `sample`."""
+    n, n_slots = len(index), ring.rows.shape[1]
+    for k in range(n):
+        if len(ring.sums):
+            index[k] = leaf_at(ring.sums, (k + uniform[k, 0]) / n * ring.sums[1])
+        else:
+            env, slot = _place(ring, uniform[k, 0])
+            index[k] = env * n_slots + slot
+    if len(ring.sums):
+        priorities = ring.sums[len(ring.sums) // 2 :]
+        least = priorities[index[0]]
+        for k in range(n):
+            least = min(least, priorities[index[k]])
+        for k in range(n):  # of the least probable, the largest weight is 1
+            weight[k] = (priorities[index[k]] / least) ** -beta
+
+
+@compiled
+def _prioritise(ring: Ring, index: NDArray[np.int64], td_error: Numbers) -> None:
+    """Set the priorities of a batch; see `PrioritizedReplayBuffer.update_priorities`."""
+    for k in range(len(index)):
+        # A run whose errors are no longer finite has diverged, and ends after this iteration.
+        error = np.float64(td_error[k]) if np.isfinite(td_error[k]) else 0.0
+        priority = min(max((error + ring.eps) ** ring.alpha, LEAST), MOST)
+        ring.largest[0] = max(ring.largest[0], priority)
+        set_leaf(ring.sums, index[k], priority)
+
+
+@compiled
+def sample(
+    ring: Ring, task: TaskFunctions, uniform: NDArray[np.float64], beta: float, to: Transitions,
+    index: NDArray[np.int64],
+) -> None:  # fmt: skip
     """Sample a batch from finished episodes, partly relabelled, into `to`.
 
-    uniform: [sample, 3]: which transition, whether it is relabelled, and with which goal.
+    Args:
+        uniform: [sample, 3]: which transition, whether it is relabelled, and with which goal.
+        beta: exponent of the weights, if there are priorities.
+        index: [sample], output: where the transitions are, as env x slots + slot.
     """
     o, g, n_slots = ring.n_obs, ring.n_goal, ring.rows.shape[1]
+    _choose(ring, uniform, beta, to.weight, index)
     for k in range(len(uniform)):
-        env, slot = _place(ring, uniform[k, 0])
+        env, slot = index[k] // n_slots, index[k] % n_slots
         row = ring.rows[env, slot]
         copy(row[:o], to.obs[k])
         copy(row[o : 2 * o], to.next_obs[k])
@@ -133,7 +192,8 @@ class Draws(NamedTuple):
     random_actions: Numbers
     at_random: NDArray[np.bool_]  # [env, step], whether the random action is taken
     due: NDArray[np.bool_]  # [step], whether updates follow
-    batches: NDArray[np.float64]  # [update, sample, 3]; see `sample`
+    batches: NDArray[np.float64]  # [update, sample, 3], and [step]; see `sample`
+    betas: NDArray[np.float64]
     updates: Numbers  # [update, number, action], the updates' noise
 
 
@@ -154,6 +214,7 @@ def loop(
     ring: Ring,
     draws: Draws,
     batch: Transitions,
+    index: NDArray[np.int64],
     td_error: Numbers,
     results: Any,
     outcomes: Outcomes,
@@ -162,7 +223,7 @@ def loop(
 
     Args:
         act, learn, learner: of the algorithm (`algorithms.critics_compiled.Engine`).
-        batch, td_error: space for a batch.
+        batch, index, td_error: space for a batch.
         results: [update], the updates' diagnostics; output.
     """
     n_envs, steps = outcomes.rewards.shape
@@ -187,8 +248,10 @@ def loop(
         ring.position[0] += 1
         if draws.due[t]:
             for _ in range(n_updates):
-                sample(ring, task, draws.batches[update], batch)
+                sample(ring, task, draws.batches[update], draws.betas[t], batch, index)
                 learn(learner, batch, draws.updates[update], results[update : update + 1], td_error)
+                if len(ring.sums):
+                    _prioritise(ring, index, td_error)
                 update += 1
 
 
@@ -215,18 +278,20 @@ def take(
     shape, task = (n_runs, n_envs, steps), env.functions
     outcomes = Outcomes(np.empty(shape, np.float32), np.empty(shape, bool), np.empty(shape, bool))
     results = np.zeros(batches.shape[:2], engine.results).view(np.recarray)
+    taken = (runs.steps + 1 + np.arange(steps)) * n_envs
+    betas = np.array([annealed(runs.replay.beta, x / runs.spec.steps) for x in taken])
 
     def advance(run: int) -> None:
         learner = engine.learner(runs.state, run, spec)
         own = [x[run] for x in given]
-        draws = Draws(own[0], own[1], own[2], due, batches[run], own[3])
-        batch = space_for(n, *sizes)
+        draws = Draws(own[0], own[1], own[2], due, batches[run], betas, own[3])
+        batch = space_for(n, *sizes, weighted=runs.replay.prioritized)
         td_error, obs, action = (np.empty(size, np.float32) for size in (n, *sizes))
         loop_of(engine)(
             engine.act.of(learner, obs, draws.noise[0, 0], action),
             engine.learn.of(learner, batch, np.empty((0, 0), np.float32), results[run], td_error),
-            learner, task, env.copies(run, steps), ring_of(runs, run), draws, batch, td_error,
-            results[run], Outcomes(*(x[run] for x in outcomes)),
+            learner, task, env.copies(run, steps), ring_of(runs, run), draws, batch,
+            np.empty(n, np.int64), td_error, results[run], Outcomes(*(x[run] for x in outcomes)),
         )  # fmt: skip
 
     for_each_run(n_runs, advance)
@@ -239,19 +304,23 @@ def ring_of(runs: Any, run: int) -> Ring:
     """A run's part of the buffer of `OffPolicyRuns`."""
     buffer, env, replay = runs.buffer, runs.env, runs.replay
     k, strategy = buffer.relabelling.k, buffer.relabelling.strategy
+    sums, largest, alpha, eps = np.empty(0), np.ones(1), 0.0, 0.0
+    if replay.prioritized:
+        sums, largest = buffer.tree.sums[run], buffer.largest[run : run + 1]
+        alpha, eps = buffer.alpha, buffer.eps
     return Ring(
         buffer.rows[run].numpy(), buffer.before[run], buffer.left[run], buffer.elapsed[run],
         buffer.oldest[run], np.array([buffer.position]), buffer.longest, env.observation_size,
         env.goal_size, env.action_size,
         goals.STRATEGIES["final" if strategy == "random" else strategy].address,
         strategy == "random", k / (k + 1), replay.fidelity == "described",
-        replay.time_limit_terminates,
+        replay.time_limit_terminates, sums, largest, alpha, eps,
     )  # fmt: skip
 
 
-def space_for(n: int, n_obs: int, n_action: int) -> Transitions:
-    """Space for a batch of `n` transitions without weights."""
+def space_for(n: int, n_obs: int, n_action: int, *, weighted: bool) -> Transitions:
+    """Space for a batch of `n` transitions, with or without weights."""
     obs, next_obs = np.empty((2, n, n_obs), np.float32)
     actions, rewards = np.empty((n, n_action), np.float32), np.empty(n, np.float32)
-    nothing = np.empty(0, np.float32)
-    return Transitions(obs, actions, rewards, next_obs, np.empty(n, np.bool_), nothing)
+    weight = np.empty(n if weighted else 0, np.float32)
+    return Transitions(obs, actions, rewards, next_obs, np.empty(n, np.bool_), weight)
