@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import torch
 from torch import Tensor
@@ -40,31 +40,13 @@ class Agent(Protocol):
         """
 
 
-class TrainState(Protocol):
-    """Everything that an off-policy update changes (`algorithms.learner.Learner`)."""
-
-    agent: Agent
-    optimised: ClassVar[tuple[str, ...]]
-
-    @property
-    def rows(self) -> Tensor:
-        """A copy of all parameters, [run, parameter]."""
-
-    def select(self, runs: Tensor) -> None:
-        """Keep the runs with these indices."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None: ...
-
-
 class OffPolicyAlgorithm(Protocol):
     """The file of an algorithm that learns from a replay buffer, such as `algorithms.td3`."""
 
     #: Standard normal numbers that an update needs per sample and action dimension.
     NOISES: int
     Agent: type[Agent]
-    #: Made of agent, rows, learning rate and weight decay.
+    #: An `algorithms.learner.Learner`, made of agent, rows, learning rate and weight decay.
     TrainState: Callable[..., Any]
     #: A dataclass: what an update reports, [run], and `td_error` [run, sample].
     Diagnostics: type
