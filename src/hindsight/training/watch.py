@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,6 @@ from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.gymnasium.workers import episode_seed
 from hindsight.io.files import FileError, write_whole
 from hindsight.io.startup import import_matplotlib
-from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import EnvironmentFailure, validated
@@ -68,29 +67,25 @@ def film_policy(
     Instead of the file, `path` may be a model with `predict(obs)`, which acts in `named`.
     """
     if hasattr(path, "predict"):
-        where = validated(CellSpec, {"environment": {"id": named}}).environment
-        return _film(
-            where, lambda env: lambda obs: path.predict(obs, deterministic=True)[0], episodes, seed
-        )
+        spec = validated(CellSpec, {"environment": {"id": named}})
+        return film(spec, lambda obs: path.predict(obs, deterministic=True)[0], episodes, seed)
     spec, row = read_policy(path, run, named)
     if named is not None and named != spec.environment.id:
         raise FileError(f"{path}: its environment is {spec.environment.id}, not {named}")
     return film(spec, row, episodes, seed)
 
 
-def film(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Filmed]:
-    """Play episodes with a run's mean actions (`row` [parameter]) and render them.
+def film(
+    spec: CellSpec, policy: torch.Tensor | Actor, episodes: int, seed: int = 0
+) -> list[Filmed]:
+    """Play episodes with a run's mean actions and render them.
+
+    `policy`: the run's parameters [parameter], or a function from observations to actions.
 
     Raises:
         FileError: the environment cannot be rendered without a screen.
     """
-    return _film(spec.environment, lambda env: actor_of(spec, row, env), episodes, seed)
-
-
-def _film(
-    where: EnvironmentSpec, actor: Callable[[Any], Actor], episodes: int, seed: int
-) -> list[Filmed]:
-    """As `film`; `actor` returns the policy for an environment."""
+    where = spec.environment
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # gymnasium's, of what is said below
         try:
@@ -102,7 +97,8 @@ def _film(
         raise FileError(f'{where.id} cannot be filmed: it has no render_mode "rgb_array"')
     if where.foreign:
         choose_headless(env)
-    act, speed = actor(env), max(round(env.metadata.get("render_fps", 25)), 1)
+    act = actor_of(spec, policy, env) if isinstance(policy, torch.Tensor) else policy
+    speed = max(round(env.metadata.get("render_fps", 25)), 1)
     filmed = []
     for number in range(episodes):
         frames: list[NDArray[Any]] = []
