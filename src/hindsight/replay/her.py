@@ -8,7 +8,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -75,14 +75,8 @@ class Sample(NamedTuple):
     indexes: Array  # [sample], for `update_priorities`
 
 
-@dataclass(frozen=True)
-class Elsewhere:
+class Elsewhere(partial[Any]):
     """A method of an environment in another process, which an exception ends."""
-
-    call: Callable[..., Any]
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self.call(*arguments)
 
 
 def method_of(env: Any, name: str) -> Callable[..., Any] | None:
@@ -94,7 +88,7 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
         if not env.has_attr(name):
             return None
         method = Elsewhere(lambda *arguments: env.env_method(name, *arguments, indices=[0])[0])
-        return method if hasattr(env, "remotes") else method.call
+        return method if hasattr(env, "remotes") else method.func
     bare = getattr(env, "unwrapped", env)
     if hasattr(env, "num_envs") and hasattr(bare, "envs"):
         env = bare.envs[0]
