@@ -6,7 +6,6 @@ turns every visited state into a goal.
 A discrete action flips one bit, a continuous action any number of bits.
 """
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from gymnasium.spaces import Dict, MultiBinary
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.envs.run_axis import Environments, NativeTask
+from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import STEP, SUCCESS, TERMINATED, TRUNCATED, Numbers, is_near
 from hindsight.nn.numba_cache import first_class
 from hindsight.specs.base import GOAL_KEYS
@@ -51,16 +50,6 @@ def step(
     return TRUNCATED if elapsed + 1 >= parameters[MAX_STEPS] else 0
 
 
-class Bits(NativeTask):
-    """A task whose goals are bits."""
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        return (uniform >= 0.5).float()
-
-    def contains(self, goals: Tensor) -> Tensor:
-        return ((goals == 0) | (goals == 1)).all(-1)
-
-
 class BitFlipping(Environments[BitFlippingSpec]):
     """Bit flipping with observations [run, env, 3 n]: bits, goal, bits.
 
@@ -71,9 +60,11 @@ class BitFlipping(Environments[BitFlippingSpec]):
     step_function = step
     terminates_on_success = True
 
-    @cached_property
-    def task(self) -> Bits:
-        return Bits(self)
+    def goals(self, uniform: Tensor) -> Tensor:
+        return (uniform >= 0.5).float()
+
+    def contains(self, goals: Tensor) -> Tensor:
+        return ((goals == 0) | (goals == 1)).all(-1)
 
     @property
     def goal_size(self) -> int:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -64,13 +64,16 @@ class Environment(ABC):
         """Numbers in a goal."""
 
     @property
-    @abstractmethod
     def task(self) -> Task:
-        """Rewards and goal space, for relabelling."""
+        """Itself: its rewards and, if it knows it, its goal space, for relabelling."""
+        return cast(Task, self)
 
     @abstractmethod
     def limits(self) -> list[float]:
-        """Largest absolute values of the observation, [obs]; infinite without bounds."""
+        """Largest absolute values of the observation, [obs]; infinite without bounds.
+
+        Those of the achieved goal also bound the goals that this package's own environments draw.
+        """
 
     def prepare_rollout(self, iteration: int, n_steps: int) -> None:  # noqa: B027
         """Draw the random numbers of the next `n_steps` steps; does nothing by default."""

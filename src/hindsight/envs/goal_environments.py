@@ -72,11 +72,6 @@ class GoalEnvironments(Environment):
     def goal_size(self) -> int:
         return self.spec.goal_size
 
-    @property
-    def task(self) -> Any:
-        """Itself: rewards only, since the goal space is unknown."""
-        return self
-
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,6 @@
 Episodes continue at the target until the time limit.
 """
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.envs.run_axis import BoxTask, Environments
+from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import STEP, SUCCESS, TRUNCATED, Numbers, is_near, within
 from hindsight.nn.numba_cache import first_class
 from hindsight.specs.environments.point_reach import PointReachSpec
@@ -56,10 +55,6 @@ class PointReach(Environments[PointReachSpec]):
     step_function = step
     terminates_on_success = False
     goal_size = 2
-
-    @cached_property
-    def task(self) -> BoxTask:
-        return BoxTask(self, self.spec.range)
 
     def numbers(self) -> list[float]:
         s = self.spec

@@ -13,7 +13,6 @@ In each step, the predator moves, then the reward is computed, then the prey mov
 observation shows the prey after its move.
 """
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hindsight.envs.prey import n_uniform, numbers_of, policy_of, top_speed, velocities
-from hindsight.envs.run_axis import BoxTask, Environments
+from hindsight.envs.run_axis import Environments
 from hindsight.envs.step import STEP, SUCCESS, TERMINATED, Numbers, Pay, is_near, within
 from hindsight.nn.numba_cache import FirstClass, first_class
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
@@ -124,10 +123,6 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     def block_size(self) -> int:
         # An evaluation lasts as long as the longest episode, so one block suffices.
         return 1 + self.spec.max_steps if self.evaluation else 256
-
-    @cached_property
-    def task(self) -> BoxTask:
-        return BoxTask(self, self.spec.grid_size)
 
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
         uniform = self._uniform(size, generator)

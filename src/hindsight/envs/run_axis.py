@@ -5,7 +5,7 @@ goal dictionary's keys: achieved goal, desired goal, observation.  A task define
 distribution of first observations; `Environments` runs [run, env] copies of it.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -118,52 +118,6 @@ def _compare(
         success[i] = achieves(parameters, achieved[i], desired[i])
 
 
-class NativeTask(ABC):
-    """Rewards and goal space of native environments (`envs.environment.Task`)."""
-
-    goals_known = True
-
-    def __init__(self, env: "Environments[Any]") -> None:
-        self.env = env
-        self.terminates_on_success = env.terminates_on_success
-        self.threshold = float(env.parameters[0])
-
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Rewards and successes [...], as the steps of the environments decide them."""
-        goals = torch.broadcast_tensors(next_achieved, desired)
-        rows = [x.float().cpu().reshape(-1, x.shape[-1]).contiguous().numpy() for x in goals]
-        found = np.empty(len(rows[0]), np.bool_)
-        _compare(self.env.achieves.address, self.env.parameters, *rows, found)
-        success = torch.from_numpy(found).to(desired.device).view(goals[0].shape[:-1])
-        pay = self.env.pay
-        reward = torch.where(terminated, pay.failure, pay.step)
-        return torch.where(success, pay.success, reward), success
-
-    @abstractmethod
-    def goals(self, uniform: Tensor) -> Tensor:
-        """See `Task.goals`."""
-
-    @abstractmethod
-    def contains(self, goals: Tensor) -> Tensor:
-        """See `Task.contains`."""
-
-
-class BoxTask(NativeTask):
-    """A task whose goal space is the box [-half_width, half_width]^n."""
-
-    def __init__(self, env: "Environments[Any]", half_width: float) -> None:
-        super().__init__(env)
-        self.half_width = half_width
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        return (2 * uniform - 1) * self.half_width
-
-    def contains(self, goals: Tensor) -> Tensor:
-        return (goals.abs() <= self.half_width).all(-1)
-
-
 class Environments(Environment, Generic[TaskSpec]):
     """Native environments [run, env] of one task.
 
@@ -181,6 +135,7 @@ class Environments(Environment, Generic[TaskSpec]):
     noise: Numbers  # [run, step, env, number], random numbers of this rollout's steps
     _t: int  # index of the next step in this rollout
     goals_move = False  # whether desired goals move during an episode, after the reward
+    goals_known = True
 
     def __init__(
         self,
@@ -206,6 +161,33 @@ class Environments(Environment, Generic[TaskSpec]):
         self._prepare()
         self.draw_beginnings()
         self.state = self._beginning()
+
+    @property
+    def threshold(self) -> float:
+        return float(self.parameters[0])
+
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rewards and successes [...], as the steps of the environments decide them."""
+        goals = torch.broadcast_tensors(next_achieved, desired)
+        rows = [x.float().cpu().reshape(-1, x.shape[-1]).contiguous().numpy() for x in goals]
+        found = np.empty(len(rows[0]), np.bool_)
+        _compare(self.achieves.address, self.parameters, *rows, found)
+        success = torch.from_numpy(found).to(desired.device).view(goals[0].shape[:-1])
+        reward = torch.where(terminated, self.pay.failure, self.pay.step)
+        return torch.where(success, self.pay.success, reward), success
+
+    @property
+    def _box(self) -> Tensor:
+        """Largest absolute values of a goal, [goal]: the goal space, unless a task has another."""
+        return torch.tensor(self.limits()[: self.goal_size], device=self.device)
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        return (2 * uniform - 1) * self._box
+
+    def contains(self, goals: Tensor) -> Tensor:
+        return (goals.abs() <= self._box).all(-1)
 
     @property
     def observation_space(self) -> Dict:
