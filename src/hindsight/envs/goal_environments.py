@@ -109,9 +109,15 @@ class GoalEnvironments(Environment):
         achieved, beyond = next_obs[..., : self.goal_size], self._tensor("beyond")
         return Step(achieved, terminated, truncated, success, next_obs, rest, beyond)
 
-    def rewind(self, episode: int = 0) -> None:
-        if not self.pool.goes_on:
-            self._make_anew()
+    def rewind(self, episode: Any = 0) -> None:
+        """As `Environment.rewind`, in new environments if the old ones cannot be stepped any more.
+
+        episode: of all, or of each of the pool's rows.
+        """
+        if not (old := self.pool).goes_on:
+            old.close()
+            self.pool = Pool(*self._of_pool, self._calls, self.facts)
+            self.pool.rows["active"] = old.rows["active"]
         self.pool.rows["episode"], self.pool.rows["elapsed"] = episode, 0
         self.pool.do("restore")
         self._show()
@@ -124,20 +130,8 @@ class GoalEnvironments(Environment):
     def _go_on(self) -> None:
         """Begin new episodes in new environments if the old ones cannot be stepped any more."""
         if not self.pool.goes_on:
-            self._make_anew()
-            self.pool.rows["episode"] += 1
-            self.pool.rows["elapsed"] = 0
-            self.pool.do("restore")
-            self._show()
+            self.rewind(self.pool.rows["episode"] + 1)
             self._lost[:] = True
-
-    def _make_anew(self) -> None:
-        """Replace the environments by new ones, which are yet to be reset."""
-        old = self.pool
-        old.close()
-        self.pool = Pool(*self._of_pool, self._calls, self.facts)
-        for name in ("episode", "active"):
-            self.pool.rows[name] = old.rows[name]
 
     def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         if not self.facts.instance.has_wrapper_attr(name):
