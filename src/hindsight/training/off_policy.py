@@ -157,6 +157,8 @@ class OffPolicyRuns(Runs):
             self.recent.add(*map(torch.from_numpy, outcomes))
             return n_updates
         taken, update, each = list[tuple[Tensor, ...]](), 0, spec.gradient_steps
+        # Only priorities depend on the updates before.
+        together = each if self.engine and not self.replay.prioritized else 1
         for t in range(steps):
             actions = random_actions[:, :, t]
             if not (random := at_random[:, :, t]).all():
@@ -165,9 +167,10 @@ class OffPolicyRuns(Runs):
                 actions = torch.where(random, actions, wanted)
             taken.append(self._step(actions))
             if due[t]:
-                now = slice(update, update + each)
-                self._update(uniform[:, now], normal[:, now])
-                update += each
+                for _ in range(0, each, together):
+                    now = slice(update, update + together)
+                    self._update(uniform[:, now], normal[:, now])
+                    update += together
         observed, *columns = zip(*taken, strict=True)
         rewards, ended, succeeded, *rests = (torch.stack(x, dim=-1) for x in columns)
         self.recent.add(rewards, ended, succeeded)
@@ -246,18 +249,10 @@ class OffPolicyRuns(Runs):
         return self.module.act(self.state, self._seen(obs), self.algorithm, noise)
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:
-        """Take some gradient steps, each on a batch of its own.
+        """Sample batches together, and take a gradient step on each.
 
         uniform: [run, update, sample, 3].  noise: [run, update, number, action].
         """
-        n = uniform.shape[1]
-        # Only priorities depend on the updates before.
-        together = n if self.engine and not self.replay.prioritized else 1
-        for i in range(0, n, together):
-            self._learn(uniform[:, i : i + together], noise[:, i : i + together])
-
-    def _learn(self, uniform: np.ndarray, noise: Tensor) -> None:
-        """Sample batches together, and take a gradient step on each; arguments as in `_update`."""
         runs, n, samples, _ = uniform.shape
         numbers = uniform.reshape(runs, n * samples, 3)
         beta = annealed(self.replay.beta, self.steps * self.algorithm.n_envs / self.spec.steps)
