@@ -110,7 +110,11 @@ class CellTraining:
                         self._train(runs)
                         runs = None
                 except (EnvironmentFailure, Interrupted) as error:
-                    error.args = (f"{error}; {self._way_on()}", *error.args[1:])
+                    path = record.path("checkpoints", ".safetensors")
+                    begins = f"continues from {path}"
+                    if not path.exists():
+                        begins = "starts again: there was no checkpoint yet"
+                    error.args = (f"{error}; the same command {begins}", *error.args[1:])
                     raise
                 if how.keep_finished:
                     record.save(None)
@@ -178,13 +182,6 @@ class CellTraining:
             callback(runs, phase, columns)
 
     # -- surviving interruption -----------------------------------------------------------------
-
-    def _way_on(self) -> str:
-        """What the user can do after an interruption."""
-        path = self.record.path("checkpoints", ".safetensors")
-        if path.exists():
-            return f"the same command continues from {path}"
-        return "the same command starts again: there was no checkpoint yet"
 
     def _checkpoint(self, runs: Runs) -> None:
         """Write a checkpoint if one is due; after a signal, write one and raise Interrupted."""
