@@ -125,15 +125,8 @@ class Record:
         kept = sorted(policies)
         rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
         path = self.path("policies", ".safetensors")
-        save(
-            path,
-            {
-                "spec": self.spec.model_dump_json(),
-                "code": self.identity["code"],
-                "seeds": kept,
-                "rows": rows,
-            },
-        )
+        made_by = {"spec": self.spec.model_dump_json(), "code": self.identity["code"]}
+        save(path, {**made_by, "seeds": kept, "rows": rows})
         metadata = {**self._metadata(), "policies": file_sha256(path)}
         write_curves(self.path("cells", ".parquet"), self._table(), metadata)
         if steps := sorted(diverged_runs(self._all_ended).items()):
@@ -184,10 +177,8 @@ class Record:
     @cached_property
     def _here(self) -> dict[str, Any]:
         """The machine and the versions of this process."""
-        return {
-            "machine": machine(torch.device(self.device)),
-            "versions": versions_in_use(self.spec),
-        }
+        versions = versions_in_use(self.spec)
+        return {"machine": machine(torch.device(self.device)), "versions": versions}
 
     def _made_on(self) -> list[dict[str, Any]]:
         """The machines and versions that have trained the cell, this process's last."""
@@ -227,30 +218,27 @@ class Record:
         path = self.path("checkpoints", ".safetensors")
         if not path.exists():
             return None
+        runs, why = None, ""
         try:
             saved = load(path)
             if saved["identity"] != self.identity:
                 path.unlink()
-                why = "made by other code or from another specification"
-                print(f"{path}: {why}; training starts from scratch", file=sys.stderr)
-                return None
-            if changed := changed_versions(saved["made_on"][-1]["versions"]):
-                aside = set_aside(path).name
-                why = f"made with {changed}; set aside as {aside}, training starts from scratch"
-                print(f"{path}: {why}", file=sys.stderr)
-                return None
-            if not reuses and len(saved["ended"]) == self.spec.seeds:
+                why = f"{path}: made by other code or from another specification;"
+            elif changed := changed_versions(saved["made_on"][-1]["versions"]):
+                why = f"{path}: made with {changed}; set aside as {set_aside(path).name},"
+            elif not reuses and len(saved["ended"]) == self.spec.seeds:
                 path.unlink()  # of the training that is to be done again
                 return None
-            runs = self._continue(saved)
+            else:
+                runs = self._continue(saved)
+                at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
+                print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
         except (DamagedError, *MISFITS) as error:
             set_aside(path)
-            damaged = isinstance(error, DamagedError)
-            told = error if damaged else f"{path}: does not fit its cell ({reason(error)})"
-            print(f"{told}; set aside, training starts from scratch", file=sys.stderr)
-            return None
-        at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
-        print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
+            misfit = f"{path}: does not fit its cell ({reason(error)})"
+            why = f"{error if isinstance(error, DamagedError) else misfit}; set aside,"
+        if why:
+            print(f"{why} training starts from scratch", file=sys.stderr)
         return runs
 
     def _continue(self, saved: dict[str, Any]) -> Runs | None:
