@@ -68,6 +68,7 @@ class Facts:
     terminates_on_success: bool
     #: Messages for the user before training, one sentence each.
     notes: tuple[str, ...]
+    instance: gym.Env[Any, Any]  # which answers for goals
 
     @property
     def goal(self) -> Space[Any]:
@@ -177,12 +178,6 @@ class GymnasiumSpec(EnvironmentSpec):
             return _facts(self.model_dump_json())
 
     @property
-    def instance(self) -> gym.Env[Any, Any]:
-        """The instance that answers for goals."""
-        _ = self.facts
-        return _first[self.model_dump_json()]
-
-    @property
     def called(self) -> str:
         """Name in messages; for an environment given as an object, its class."""
         return re.sub(rf"^{NAMESPACE}/(.*?)\d+-v0$", r"\1", self.id)
@@ -190,7 +185,7 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def step_ms(self) -> float:
         """Milliseconds that a step takes, by trying; 1 if that raises an error."""
-        env, took = self.instance, list[float]()
+        env, took = self.facts.instance, list[float]()
         with suppress(Exception), others_code(self.called):
             while len(took) < 20 and sum(took) < 50:
                 env.reset(seed=len(took))

@@ -61,8 +61,6 @@ class GoalFacts(Facts):
 
     rewards: OfGoals
     success_test: SuccessTest
-    #: The instance that is asked.
-    instance: gym.Env[Any, Any]
 
     def of(self, env: gym.Env[Any, Any]) -> "GoalFacts":
         """The same, asking another instance."""
