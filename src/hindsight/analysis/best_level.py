@@ -21,16 +21,12 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class Scores:
-    """M_c of one arm in one condition, in ascending order of levels.
+    """M_c of one arm in one condition, in ascending order of levels."""
 
-    `keys` are those of its cells. `m_c`: `[level]`, from all seeds; `replicates`: `[draw, level]`,
-    from resampled seeds, or copies of `m_c` with fewer than five.
-    """
-
-    keys: Sequence[Key]
+    keys: Sequence[Key]  # of its cells
     levels: Array
-    m_c: Array
-    replicates: Array
+    m_c: Array  # [level], from all seeds
+    replicates: Array  # [draw, level], from resampled seeds; copies of `m_c` with fewer than five
     n_seeds: int
 
 

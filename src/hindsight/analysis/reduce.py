@@ -47,34 +47,23 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Reduced:
-    """A cell as arrays on one grid of steps up to the budget; NaN after a run's end.
-
-    Attributes:
-        env_steps: `[step]`.
-        returns, success, minutes: `[seed, step]`.
-        carried_returns, carried_success: the same; after a run's end, its last value.
-        updates: `[seed, step]`, per iteration.
-        traces: further columns by name, each `[seed, step]`.
-        unit_returns: whether returns lie in [-1, 1], as the papers' statistics assume.
-        by_episode: whether no row covers more than one episode.
-        timed_on: the processors, and how many runs trained together on it.
-    """
+    """A cell as arrays on one grid of steps up to the budget; NaN after a run's end."""
 
     budget: int
     seeds: NDArray[np.int64]
-    env_steps: Array
-    returns: Array
-    success: Array
-    carried_returns: Array
-    carried_success: Array
-    minutes: Array
-    updates: Array
-    traces: dict[str, Array]
+    env_steps: Array  # [step]
+    returns: Array  # [seed, step]
+    success: Array  # [seed, step]
+    carried_returns: Array  # [seed, step]; after a run's end, its last value
+    carried_success: Array  # [seed, step]; after a run's end, its last value
+    minutes: Array  # [seed, step]
+    updates: Array  # [seed, step], per iteration
+    traces: dict[str, Array]  # further columns by name, each [seed, step]
     runs: Columns
     evaluations: Columns
-    unit_returns: bool
-    by_episode: bool
-    timed_on: str
+    unit_returns: bool  # whether returns lie in [-1, 1], as the papers' statistics assume
+    by_episode: bool  # whether no row covers more than one episode
+    timed_on: str  # the processors, and how many runs trained together on it
 
 
 def grouped(

@@ -29,19 +29,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one claim under one fidelity and with one network ("": the preset's).
-
-    `why` is the reason if it is not tested. `usual` is the answer by the claim's own choices,
-    `choices` are those by others, by their descriptions, where they can be tested.
-    """
+    """The verdict on one claim under one fidelity and with one network."""
 
     claim: str
     fidelity: str
     verdict: Outcome
     measured: Measured
-    network: str = ""
-    why: str = ""
-    usual: Outcome = "not tested"
+    network: str = ""  # "": the preset's
+    why: str = ""  # it is not tested
+    usual: Outcome = "not tested"  # the answer by the claim's own choices
+    #: Those by others, by their descriptions, where they can be tested.
     choices: dict[str, Chosen] = field(default_factory=dict)
 
 

@@ -34,31 +34,22 @@ class Untested(Exception):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measure found; NaN without a value or enough for an interval.
-
-    Attributes:
-        low, high: the value's interval over seeds, with the conditions fixed.
-        wide_low, wide_high: that over conditions, for claims about tasks in general.
-        detectable: the difference that would be detected with 80% power.
-        ahead, behind, open: in how many conditions it is for the claim, against it, or neither.
-        words: further values for the verdict's sentence.
-        missing: which of the paper's results are missing.
-    """
+    """What a measure found; NaN without a value or enough for an interval."""
 
     value: float
-    low: float = NAN
+    low: float = NAN  # of the value's interval over seeds, with the conditions fixed
     high: float = NAN
-    wide_low: float = NAN
+    wide_low: float = NAN  # of that over conditions, for claims about tasks in general
     wide_high: float = NAN
-    detectable: float = NAN
+    detectable: float = NAN  # the difference that would be detected with 80% power
     n_conditions: int = 0
     n_seeds: int = 0
-    ahead: int = 0
-    behind: int = 0
-    open: int = 0
+    ahead: int = 0  # in how many conditions it is for the claim
+    behind: int = 0  # against it
+    open: int = 0  # neither
     conditions: Mapping[Any, float] = field(default_factory=dict)
-    words: dict[str, Any] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
+    words: dict[str, Any] = field(default_factory=dict)  # more values for the verdict's sentence
+    missing: list[str] = field(default_factory=list)  # which of the paper's results are missing
 
 
 def paired(

@@ -41,19 +41,13 @@ AXES = {
 
 @dataclass(frozen=True)
 class Curve:
-    """One cell's curve.
+    """One cell's curve, until half of its runs have ended; the others keep their last values."""
 
-    Attributes:
-        x, middle, low, high: `[point]`, the median over seeds and the quartiles until half of the
-            runs have ended; a run that ended earlier keeps its last value.
-        seeds: by run, `[row, (x, y)]`.
-    """
-
-    x: Array
-    middle: Array
-    low: Array
+    x: Array  # [point]
+    middle: Array  # [point], the median over seeds
+    low: Array  # [point], the quartiles
     high: Array
-    seeds: list[Array]
+    seeds: list[Array]  # by run, [row, (x, y)]
 
     @property
     def end(self) -> float:

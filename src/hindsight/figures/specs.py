@@ -41,43 +41,26 @@ Marker = Literal["o", "s", "^", "v", "<", ">", "D", "d", "p", "h", "H", "8", "*"
 
 
 class Measure(Spec):
-    """What an axis shows: a column of one of an experiment's tables.
-
-    Attributes:
-        table: seed_curves, evaluations or runs (.parquet), or m_c, which has a row per cell (.csv).
-        limits: the limits of the axis; None: fit to the data.
-        centre: `mean` with a bootstrap interval, or `share` with Wilson's.
-        over: whether to show a run's gain over the baseline's run of the same seed.
-        bounds: the columns of the interval, which m_c has.
-        unit: what values are divided by.
-        role: show only arms with this role, if others have the same values.
-    """
+    """What an axis shows: a column of one of an experiment's tables."""
 
     column: str
     label: str
+    #: Of parquet, but m_c, which has a row per cell and is CSV.
     table: Literal["seed_curves", "evaluations", "runs", "m_c"]
-    limits: Interval | None = None
+    limits: Interval | None = None  # of the axis; None: fit to the data
     log: bool = False
-    centre: Literal["mean", "share"] = "mean"
-    over: bool = False
-    bounds: tuple[str, str] | None = None
-    unit: Positive = 1.0
-    role: Role | None = None
+    centre: Literal["mean", "share"] = "mean"  # with a bootstrap interval, or with Wilson's
+    over: bool = False  # show a run's gain over the baseline's run of the same seed
+    bounds: tuple[str, str] | None = None  # the columns of the interval, which m_c has
+    unit: Positive = 1.0  # what values are divided by
+    role: Role | None = None  # show only arms with this role, if others have the same values
 
 
 class FigureSpec(Spec):
     """One figure.
 
-    Attributes:
-        kind: a key of `DRAWERS` in `draw`.
-        x: the clock of `curves`, or the swept key of `along`.
-        rows, columns, lines: facets that separate the plan's entries: arm, spawn, prey, place,
-            task, measure, any key, or "line" for the arm with its level.
-        roles, arms, places: the entries to show; () for all.
-        alone: key and value of entries to show in every row.
-        shade: the range of x that the paper found best.
-        authors: whether to draw the authors' own curves.
-        mark_best: whether to mark the best level, and cells that never learn.
+    Facets (`rows`, `columns`, `lines`) separate the plan's entries: arm, spawn, prey, place, task,
+    measure, any key, or "line" for the arm with its level.
     """
 
     kind: Kind
@@ -85,17 +68,17 @@ class FigureSpec(Spec):
     caption: str
     experiment: str = ""
     measures: Annotated[tuple[str, ...], Field(min_length=1), ONCE] = ("return",)
-    x: str = "env_steps"
+    x: str = "env_steps"  # the clock of `curves`, or the swept key of `along`
     rows: Annotated[tuple[str, ...], ONCE] = ("spawn",)
     columns: str = "prey"
     lines: str = "arm"
-    roles: Annotated[tuple[Role, ...], ONCE] = ()
+    roles: Annotated[tuple[Role, ...], ONCE] = ()  # of the entries to show; () for all
     arms: Annotated[tuple[str, ...], ONCE] = ()
     places: Annotated[tuple[str, ...], ONCE] = ()
-    alone: tuple[Any, ...] = ()
-    shade: Interval | None = None
-    authors: bool = False
-    mark_best: bool = False
+    alone: tuple[Any, ...] = ()  # key and value of entries to show in every row
+    shade: Interval | None = None  # the range of x that the paper found best
+    authors: bool = False  # draw the authors' own curves
+    mark_best: bool = False  # mark the best level, and cells that never learn
     #: Set by this module; figures.yaml leaves it out.
     fidelity: Annotated[str, Field(max_length=0)] = ""
 
@@ -116,17 +99,12 @@ class OwnLook(LookSpec):
 
 
 class OwnStyle(Spec):
-    """The content of the file that `hindsight figures --style` takes.
+    """The content of the file that `hindsight figures --style` takes."""
 
-    Attributes:
-        looks: by the name of an arm or of a swept word, as the legend has it.
-        palette: of seaborn or matplotlib, for swept numbers, from light to dark.
-        labels: what to write instead of a label, by the label.
-    """
-
+    #: By the name of an arm or of a swept word, as the legend has it.
     looks: dict[str, OwnLook] = Field(default={})
-    palette: str = "viridis_r"
-    labels: dict[str, str] = Field(default={})
+    palette: str = "viridis_r"  # seaborn's or matplotlib's, for swept numbers, from light to dark
+    labels: dict[str, str] = Field(default={})  # what to write instead of a label, by the label
 
 
 class Method(LookSpec):

@@ -72,17 +72,12 @@ _UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"D
 
 @dataclass(frozen=True)
 class Drawing:
-    """How figures are drawn at the moment.
+    """How figures are drawn at the moment."""
 
-    Attributes:
-        paper: for a paper: as wide as its column or page, and without title and subtitle.
-        own: the user's looks and labels.
-        numbers: tables of what is drawn.
-    """
-
+    #: For a paper: as wide as its column or page, and without title and subtitle.
     paper: bool = False
-    own: OwnStyle = field(default_factory=lambda: OwnStyle())
-    numbers: list[pd.DataFrame] = field(default_factory=list)
+    own: OwnStyle = field(default_factory=lambda: OwnStyle())  # the user's looks and labels
+    numbers: list[pd.DataFrame] = field(default_factory=list)  # tables of what is drawn
 
 
 _DRAWING = ContextVar("drawing", default=Drawing())  # noqa: B039  its numbers are never read

@@ -22,18 +22,12 @@ WIDE = 1000
 
 @dataclass
 class Page:
-    """Build a page from parts; it remembers the figures, anchors and tables that it has so far.
-
-    Attributes:
-        captions: the captions of the figures that may be embedded, by file.
-        places: the anchors of the Markdown pages that are parts of this one, by file.
-        common: texts that many captions begin with; each is shown once.
-    """
+    """Build a page from parts; it remembers the figures, anchors and tables that it has so far."""
 
     path: Path
-    captions: Mapping[Path, str]
-    places: Mapping[Path, str]
-    common: Collection[str] = ()
+    captions: Mapping[Path, str]  # of the figures that may be embedded, by file
+    places: Mapping[Path, str]  # anchors of the Markdown pages that are parts of this one, by file
+    common: Collection[str] = ()  # texts that many captions begin with; each is shown once
     told: dict[str, str] = field(default_factory=dict)
     embedded: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)

@@ -10,21 +10,15 @@ from hindsight.analysis.cells import metadata_of
 
 @dataclass(frozen=True)
 class Provenance:
-    """The origin of the cells on disk, all together.
-
-    Attributes:
-        versions: the number of versions of the code that trained them.
-        facts: machines, packages and the like, each with every value that occurs.
-        missing: the planned cells without a file.
-    """
+    """The origin of the cells on disk, all together."""
 
     cells: int
     runs: int
     steps: int
     seconds: float
-    versions: int
-    facts: dict[str, list[str]]
-    missing: list[str]
+    versions: int  # of the code that trained them
+    facts: dict[str, list[str]]  # machines, packages and the like, with every value that occurs
+    missing: list[str]  # the planned cells without a file
 
 
 def collect(plans: Iterable[dict[str, Any]]) -> Provenance:
