@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from hindsight.envs.render import PICTURES
 from hindsight.envs.run_axis import Environments
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import validated
+from hindsight.specs.errors import not_allowed, validated
 
 Array = NDArray[Any]
 Observation = dict[str, Array]
@@ -55,7 +55,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         modes = ["rgb_array"] if picture is not None else []
         if render_mode not in (None, *modes):
             known = " or ".join([*map(repr, modes), "None"])
-            raise ValueError(f"render_mode: {render_mode!r} is not allowed; it is {known}")
+            raise not_allowed("render_mode", repr(render_mode), f"it is {known}")
         self.render_mode = render_mode
         self.metadata = {"render_modes": modes, "render_fps": picture.fps if picture else 5}
         self.parameters = validated(ENVIRONMENTS[environment], parameters)
@@ -169,7 +169,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         same = (np.concatenate(list(parts.values())) == numbers).all()
         if not same or not self.observation_space.contains(parts):
             space = ", ".join(f"{key} in {space}" for key, space in self._spaces.items())
-            raise ValueError(f"{name}: {value!r} is not allowed; it is {space}")
+            raise not_allowed(name, repr(value), f"it is {space}")
         return torch.from_numpy(numbers)
 
     def _observation(self, state: NDArray[np.float32]) -> Observation:
@@ -184,9 +184,7 @@ def _chosen(action: Any, space: Space[Any]) -> torch.Tensor:
         assert space.shape is not None
         return torch.from_numpy(_numbers("action", action, space.shape[0]))
     if not space.contains(action):
-        raise ValueError(
-            f"action: {action!r} is not allowed; it is a whole number from 0 to {space.n - 1}"
-        )
+        raise not_allowed("action", repr(action), f"it is a whole number from 0 to {space.n - 1}")
     return torch.tensor(int(action))
 
 
@@ -198,7 +196,7 @@ def _numbers(name: str, value: Any, n: int) -> NDArray[np.float32]:
     except (TypeError, ValueError):
         numbers = np.empty(0, np.float32)
     if numbers.shape != (n,) or not np.isfinite(numbers).all():
-        raise ValueError(f"{name}: {value!r} is not allowed; it takes {n} finite numbers")
+        raise not_allowed(name, repr(value), f"it takes {n} finite numbers")
     return numbers
 
 

@@ -31,6 +31,7 @@ from hindsight.replay.fields import (
     width_of,
 )
 from hindsight.specs.base import Fidelity
+from hindsight.specs.errors import not_allowed
 from hindsight.specs.replay import GoalStrategy
 
 #: (next states [n, ...], actions [n, ...], goals [n, ...]) -> [n]
@@ -114,10 +115,8 @@ class HindsightReplayBuffer(FieldBuffer):
         size, max_episode_len = count_of("size", size), count_of("max_episode_len", max_episode_len)
         additional_goals = count_of("additional_goals", additional_goals, 0)
         if max_episode_len > size:
-            raise ValueError(
-                f"size: {size} is not allowed; it must be at least max_episode_len, "
-                f"{max_episode_len}"
-            )
+            least = f"it must be at least max_episode_len, {max_episode_len}"
+            raise not_allowed("size", size, least)
         check_function("reward_func", reward_func, ABOUT)
         check_function("goal_func", goal_func, "states", optional=True)
         check_function("terminated_func", terminated_func, ABOUT, optional=True)
@@ -158,15 +157,13 @@ class HindsightReplayBuffer(FieldBuffer):
             if name not in arrays:
                 raise ValueError(f"env_dict: {name!r} is missing; it has {sorted(arrays)}")
         for name in sorted(MADE & set(arrays)):
-            raise ValueError(f"env_dict: {name!r} is not allowed; the buffer adds it by itself")
+            raise not_allowed("env_dict", repr(name), "the buffer adds it by itself")
         shapes = {name: shape for name, (shape, _) in arrays.items()}
         if shapes[next_state] != shapes[state]:
-            raise ValueError(
-                f"{next_state}: shape {shapes[next_state]} is not allowed; it must be that of "
-                f"{state}, {shapes[state]}"
-            )
+            wanted = f"it must be that of {state}, {shapes[state]}"
+            raise not_allowed(next_state, f"shape {shapes[next_state]}", wanted)
         if shapes.get(done, (1,)) != (1,):
-            raise ValueError(f"{done}: shape {shapes[done]} is not allowed; it must be (1,)")
+            raise not_allowed(done, f"shape {shapes[done]}", "it must be (1,)")
         goal = shapes[state] if goal_shape is None else _shape("goal_shape", goal_shape)
         if self._goal is None and goal != shapes[state]:
             raise ValueError(
@@ -208,9 +205,7 @@ class HindsightReplayBuffer(FieldBuffer):
         """
         names = {field.name for field in self._given}
         if set(kwargs) != names:
-            raise ValueError(
-                f"add: {sorted(kwargs)} is not allowed; its arguments must be {sorted(names)}"
-            )
+            raise not_allowed("add", sorted(kwargs), f"its arguments must be {sorted(names)}")
         of_one = int(np.prod(self.fields[self._state].shape))
         steps = max(np.asarray(kwargs[self._state]).size // of_one, 1)
         length = int(self.ring.elapsed[0, 0]) + steps
@@ -250,9 +245,7 @@ class HindsightReplayBuffer(FieldBuffer):
             return
         desired = np.atleast_1d(goal)  # a single number may lack its axis
         if desired.shape not in (self.goal_shape, (n, *self.goal_shape)):
-            raise ValueError(
-                f"goal: shape {desired.shape} is not allowed; it must be {self.goal_shape}"
-            )
+            raise not_allowed("goal", f"shape {desired.shape}", f"it must be {self.goal_shape}")
         slots = np.arange(ring.position - n, ring.position) % ring.n_slots
         rows = ring.gather(slots).numpy()
         self.fields["goal"].write(rows, np.broadcast_to(desired, (n, *self.goal_shape)))
@@ -353,13 +346,12 @@ class HindsightReplayBuffer(FieldBuffer):
 def _arrays(env_dict: Any, default: Any) -> Arrays:
     """Shape and type of each array of `env_dict`, float32 unless given; ValueError if invalid."""
     if not isinstance(env_dict, Mapping):
-        raise ValueError(f"env_dict: {env_dict!r} is not allowed; it must be a dictionary")
+        raise not_allowed("env_dict", repr(env_dict), "it must be a dictionary")
     arrays = {}
     for name, of in env_dict.items():
         if not isinstance(of, Mapping):
-            raise ValueError(
-                f'{name}: {of!r} is not allowed; it must be a dictionary with "shape" and "dtype"'
-            )
+            wanted = 'it must be a dictionary with "shape" and "dtype"'
+            raise not_allowed(name, repr(of), wanted)
         # cpprb writes `add_shape` into the dictionary that it is given.
         if unknown := sorted(map(str, of.keys() - {"shape", "dtype", "add_shape"})):
             raise ValueError(f'{name}: {unknown[0]!r} is unknown; it can have "shape" and "dtype"')
@@ -369,7 +361,7 @@ def _arrays(env_dict: Any, default: Any) -> Arrays:
         except TypeError:
             dtype = np.dtype(object)
         if dtype.kind not in "fiub":
-            raise ValueError(f"{name}: dtype {given!r} is not allowed; it must be a numeric type")
+            raise not_allowed(name, f"dtype {given!r}", "it must be a numeric type")
         arrays[name] = _shape(name, of.get("shape", 1)), dtype
     return arrays
 
@@ -378,7 +370,5 @@ def _shape(name: str, shape: Any) -> tuple[int, ...]:
     """Convert a shape given as one or several numbers; raise ValueError if it is invalid."""
     sizes = np.atleast_1d(np.asarray(shape))
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 1).any():
-        raise ValueError(
-            f"{name}: shape {shape!r} is not allowed; it must be whole numbers, 1 or more"
-        )
+        raise not_allowed(name, f"shape {shape!r}", "it must be whole numbers, 1 or more")
     return tuple(int(size) for size in sizes)

@@ -22,7 +22,7 @@ from hindsight.replay.buffer import check_choice, count_of
 from hindsight.replay.fields import Array, truth
 from hindsight.replay.her import HindsightReplayBuffer, OfGoals, Sample, method_of
 from hindsight.specs.base import Fidelity
-from hindsight.specs.errors import guess
+from hindsight.specs.errors import guess, not_allowed
 from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
 
 #: Arguments of earlier versions of Stable-Baselines3, and what they mean today.
@@ -105,10 +105,8 @@ class HerReplayBuffer:
                 raise TypeError(f"{name} is no argument of HerReplayBuffer{guess(name, FORMER)}")
             warnings.warn(f"{name} has no effect: {FORMER[name]}", stacklevel=2)
         if optimize_memory_usage:
-            raise ValueError(
-                f"optimize_memory_usage: {optimize_memory_usage!r} is not allowed; this buffer "
-                "always stores both observations"
-            )
+            why = "this buffer always stores both observations"
+            raise not_allowed("optimize_memory_usage", repr(optimize_memory_usage), why)
         strategy: Any = getattr(goal_selection_strategy, "name", goal_selection_strategy)
         strategy = strategy.lower() if isinstance(strategy, str) else strategy
         check_choice("goal_selection_strategy", strategy, GOAL_STRATEGIES)

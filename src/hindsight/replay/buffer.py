@@ -31,7 +31,7 @@ from torch import Tensor
 from hindsight.relabel import goals
 from hindsight.replay.transitions import Batch
 from hindsight.specs.base import FIDELITIES, Fidelity
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import SpecError, not_allowed
 from hindsight.specs.replay import GOAL_STRATEGIES, GoalStrategy
 from hindsight.streams import Purpose, stream
 
@@ -57,7 +57,7 @@ Outcome = Callable[[Tensor, Index], tuple[Tensor, Tensor]]
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
     """Raise ValueError unless `value` is one of `known`."""
     if value not in known:
-        raise ValueError(f"{name}: {value!r} is not allowed; choose from {', '.join(known)}")
+        raise not_allowed(name, repr(value), f"choose from {', '.join(known)}")
 
 
 def count_of(name: str, value: Any, least: int = 1) -> int:
@@ -192,10 +192,8 @@ class ReplayBuffer:
         n_envs, size = count_of("n_envs", n_envs), count_of("size", size)
         self.n_slots = size // n_envs
         if self.n_slots < 2:
-            raise ValueError(
-                f"size: {size!r} is not allowed; it must be at least {2 * n_envs}, two transitions "
-                "for each environment"
-            )
+            least = f"it must be at least {2 * n_envs}, two transitions for each environment"
+            raise not_allowed("size", size, least)
         # Besides its row, a transition has `before` and `left`.
         check_memory("size", size, n_runs * (4 * row.width + 8))
         self.longest = self.n_slots // 2 if longest is None else longest
@@ -278,9 +276,7 @@ class ReplayBuffer:
         given = obs, next_obs, actions, rewards, terminated, truncated, success
         for name, tensor, shape in zip(STEP, given, self._step_shapes, strict=True):
             if tensor.shape != shape:
-                raise ValueError(
-                    f"{name}: shape {tuple(tensor.shape)} is not allowed; it must be {shape}"
-                )
+                raise not_allowed(name, f"shape {tuple(tensor.shape)}", f"it must be {shape}")
         ends = [rewards, terminated, terminated & ~success, *([] if rest is None else [rest])]
         row = torch.cat([obs, next_obs, actions, torch.stack(ends, dim=-1)], dim=-1)
         self.add_rows(row[:, :, None], (terminated | truncated).cpu().numpy())

@@ -26,6 +26,7 @@ from hindsight.replay.buffer import (
     count_of,
 )
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
+from hindsight.specs.errors import not_allowed
 
 Array = NDArray[Any]
 Rows = NDArray[np.float32]
@@ -61,18 +62,14 @@ class Field:
         array = np.asarray(values)
         before = rows.shape[:-1]
         if array.shape != before + self.shape or array.dtype.kind not in "fiub":
-            raise ValueError(
-                f"{self.name}: {_described(array)} is not allowed; "
-                f"it must be numbers of shape {before + self.shape}"
-            )
+            wanted = f"it must be numbers of shape {before + self.shape}"
+            raise not_allowed(self.name, _described(array), wanted)
         part, kept = array.reshape(*before, -1), self.of(rows)
         kept[...] = part
         integers = array.dtype.kind in "iu" or self.stored.kind in "iub"
         if integers and array.dtype != self.stored and (changed := kept != part).any():
-            raise ValueError(
-                f"{self.name}: {part[changed][0]} is not allowed; "
-                f"{self.stored} cannot hold it exactly"
-            )
+            why = f"{self.stored} cannot hold it exactly"
+            raise not_allowed(self.name, part[changed][0], why)
 
     def read(self, rows: Rows) -> Array:
         """Read [..., *shape] from rows [..., width]; a view if possible."""
@@ -120,20 +117,18 @@ def truth(name: str, values: Any, shape: tuple[int, ...]) -> Array:
     """Convert booleans, or numbers 0 and 1, to bool [*shape]; ValueError for anything else."""
     array = np.asarray(values)
     if array.shape != shape or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{name}: {_described(array)} is not allowed; it must be booleans of shape {shape}"
-        )
+        raise not_allowed(name, _described(array), f"it must be booleans of shape {shape}")
     if array.dtype.kind == "b":
         return array
     if (bad := array[(array != 0) & (array != 1)]).size:
-        raise ValueError(f"{name}: {bad[0]} is not allowed; it must be true or false, or 1 or 0")
+        raise not_allowed(name, bad[0], "it must be true or false, or 1 or 0")
     return array.astype(bool)
 
 
 def check_function(name: str, value: Any, what: str, *, optional: bool = False) -> None:
     """Raise ValueError unless `value` is callable (optional: or None); `what` are its arguments."""
     if not callable(value) and not (optional and value is None):
-        raise ValueError(f"{name}: {value!r} is not allowed; it must be a function of {what}")
+        raise not_allowed(name, repr(value), f"it must be a function of {what}")
 
 
 def per_goal(name: str, function: Any, arguments: Sequence[Any], n: int) -> Rows:
@@ -206,9 +201,7 @@ class FieldBuffer(ABC):
         for field in self.fields.values():
             values = field.of(rows)
             if field.stored.kind == "f" and (bad := values[~np.isfinite(values)]).size:
-                raise ValueError(
-                    f"{field.name}: {bad[0]} is not allowed; every number must be finite"
-                )
+                raise not_allowed(field.name, bad[0], "every number must be finite")
 
     @abstractmethod
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:
@@ -246,9 +239,8 @@ class FieldBuffer(ABC):
         """
         index, ring = np.asarray(indexes), self._prioritized
         if index.ndim != 1 or index.dtype.kind not in "iu":
-            raise ValueError(
-                f"indexes: {_described(index)} is not allowed; they must be the indexes of a sample"
-            )
+            wanted = "they must be the indexes of a sample"
+            raise not_allowed("indexes", _described(index), wanted)
         ring.update_priorities(index[None].astype(np.int64), np.reshape(td_errors, (1, -1)))
 
     @property

@@ -33,6 +33,7 @@ from hindsight.replay.fields import (
     width_of,
 )
 from hindsight.specs.base import GOAL_KEYS, Fidelity
+from hindsight.specs.errors import not_allowed
 from hindsight.specs.replay import GoalStrategy
 from hindsight.specs.spaces import SUPPORTED_SPACES, batch_for, policy_inputs
 
@@ -196,10 +197,8 @@ class HindsightReplayBuffer(FieldBuffer):
             for name in ("observation_space", "action_space")
         )
         if spaces is None or action_space is None:
-            raise ValueError(
-                f"env: {env!r} is not allowed; it must be an environment, with observation_space "
-                "and action_space"
-            )
+            wanted = "it must be an environment, with observation_space and action_space"
+            raise not_allowed("env", repr(env), wanted)
         n_envs = getattr(env, "num_envs", 1)
         check_choice("rest", rest, ("keep", "drop"))
         if fidelity is None:
@@ -364,7 +363,7 @@ class HindsightReplayBuffer(FieldBuffer):
         for name, given, which in (("obs", obs, ""), ("next_obs", next_obs, "next ")):
             if not isinstance(given, Mapping):  # such as what `reset` returns, with the info
                 kind = type(given).__name__
-                raise ValueError(f"{name}: a {kind} is not allowed; it must be a dictionary")
+                raise not_allowed(name, f"a {kind}", "it must be a dictionary")
             for key in self.parts:
                 if key not in given:
                     raise ValueError(
@@ -564,10 +563,8 @@ def goal_fields(
     """The fields of a transition, and their row; ValueError if a space is not supported."""
     for name, space in (*spaces.items(), ("action", action_space)):
         if not isinstance(space, SUPPORTED_SPACES):
-            raise ValueError(
-                f"{name}: the space {space} is not allowed; it must be a Box, Discrete, "
-                "MultiBinary or MultiDiscrete"
-            )
+            wanted = "it must be a Box, Discrete, MultiBinary or MultiDiscrete"
+            raise not_allowed(name, f"the space {space}", wanted)
     goal = np.result_type(*(spaces[key].dtype for key in GOAL_KEYS[:2]))
     own: list[Any] = [
         (key, space.shape, space.dtype, goal if key in GOAL_KEYS[:2] else space.dtype)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hindsight.nn.numba_cache import compiled, entry_point
 from hindsight.replay.buffer import Index, Numbers, ReplayBuffer
+from hindsight.specs.errors import not_allowed
 
 Sums = NDArray[np.float64]
 
@@ -26,7 +27,7 @@ LEAST, MOST = 1e-200, 1e100
 def check_share(name: str, value: Any) -> None:
     """Raise ValueError unless `value` is a number from 0 to 1."""
     if not isinstance(value, int | float | np.number | np.bool_) or not 0 <= value <= 1:
-        raise ValueError(f"{name}: {value!r} is not allowed; it must lie in [0, 1]")
+        raise not_allowed(name, repr(value), "it must lie in [0, 1]")
 
 
 def annealed(beta: float, share: float) -> float:
@@ -120,7 +121,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """As `ReplayBuffer`, with priorities (|TD error| + eps)^alpha; alpha is in [0, 1]."""
         check_share("alpha", alpha)
         if not isinstance(eps, int | float | np.number) or not 0 <= eps < np.inf:
-            raise ValueError(f"eps: {eps!r} is not allowed; it must be a number, 0 or more")
+            raise not_allowed("eps", repr(eps), "it must be a number, 0 or more")
         super().__init__(*arguments, **options)
         self.alpha, self.eps = alpha, eps
 
@@ -157,12 +158,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """
         index, errors = np.asarray(index), np.asarray(td_errors, np.float64)
         if errors.shape != index.shape or len(index) != len(self.largest):
-            raise ValueError(
-                f"priorities: shape {errors.shape} is not allowed; it must be that of the indexes, "
-                f"{index.shape}, with one row per run"
-            )
+            wanted = f"it must be that of the indexes, {index.shape}, with one row per run"
+            raise not_allowed("priorities", f"shape {errors.shape}", wanted)
         if (bad := errors[~np.isfinite(errors)]).size:
-            raise ValueError(f"priorities: {bad[0]} is not allowed; every number must be finite")
+            raise not_allowed("priorities", bad[0], "every number must be finite")
         run, leaf = np.divmod(index, self.left[0].size)
         if (run != np.arange(len(index))[:, None]).any():
             raise ValueError("indexes: each row must hold indexes that were sampled for that run")

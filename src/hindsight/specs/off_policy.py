@@ -3,6 +3,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Share, Steps
+from hindsight.specs.errors import not_allowed
 
 
 class OffPolicySpec(AlgorithmSpec):
@@ -33,10 +34,8 @@ class OffPolicySpec(AlgorithmSpec):
     @model_validator(mode="after")
     def _has_room(self) -> Self:
         if self.buffer_size < 2 * self.n_envs:
-            raise ValueError(
-                f"buffer_size: {self.buffer_size} is not allowed; it must be at least "
-                f"{2 * self.n_envs}, two transitions for each environment"
-            )
+            least = f"it must be at least {2 * self.n_envs}, two transitions for each environment"
+            raise not_allowed("buffer_size", self.buffer_size, least)
         return self
 
     @property
