@@ -603,6 +603,10 @@ def test_an_open_episode_s_success_survives_a_checkpoint():
     again.add(torch.zeros(1, 2, 3), over, torch.zeros_like(over))
     # The open episodes first, of which one had succeeded; then those that began here.
     assert [success for _, success, _ in again.episodes[0]] == [1, 0, 0, 0]
+    # A success of an episode that could not go on is not that of the next one.
+    recent.abandon(torch.tensor([[True, False]]))
+    recent.add(torch.zeros(1, 2, 3), over, torch.zeros_like(over))
+    assert [success for _, success, _ in recent.episodes[0]] == [0, 0, 0, 0]
 
 
 def test_episodes_that_begin_at_their_goal_are_counted():

@@ -50,7 +50,7 @@ class RecentEpisodes:
 
     def abandon(self, episodes: torch.Tensor) -> None:
         """Forget the open episodes of these environments, [run, env] bool."""
-        self.so_far[episodes.cpu()] = 0.0
+        self.so_far[episodes.cpu()], self.reached[episodes.cpu()] = 0.0, False
 
     def means(self, latest: torch.Tensor | None = None) -> torch.Tensor:
         """Return mean return, success rate and length, [3, run]; NaN for a run without episodes.
