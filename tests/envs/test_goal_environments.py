@@ -197,13 +197,7 @@ def test_released_failures_need_a_region_of_goals():
 @pytest.mark.parametrize("share", [0.3, 0.6])
 def test_failures_pursue_goals_of_other_episodes_that_they_never_reach(share, cut):
     """MEHER where the goal space is unknown, beside the corridor's rule in plain Python."""
-    how = {"s_ratio": share, "cut_at_success": cut, "fidelity": "described"}
-    spec = CellSpec(
-        environment={"id": "Corridor-v0"},
-        algorithm={"name": "ppo", "n_steps": 120, "n_envs": 2},
-        hindsight=how,
-    )
-    one = runs_of(spec, [1, 2], torch.device("cpu"))
+    one = on_policy({"id": "Corridor-v0"}, s_ratio=share, cut_at_success=cut)
     one.iterate()
     for seeds, _, real, copies in one.learned:
         assert copies is not None and len(seeds) == 2
@@ -224,6 +218,69 @@ def test_failures_pursue_goals_of_other_episodes_that_they_never_reach(share, cu
                     assert min(math.dist(goal, place) for place in there.tolist()) > 0.5
                     failed += 1
             assert failed or share > 0.5, "of twenty episodes, which fail, eight fail once more"
+
+
+class Ending(corridor.Corridor):
+    """Its time limit is reported as a termination, whatever was achieved."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, self.steps == 12, False, info
+
+
+gym.register("Ending-v0", Ending, max_episode_steps=20)
+
+
+@pytest.mark.parametrize("how", [{}, {"s_ratio": 0.5}])
+def test_what_no_goal_explains_ends_copies_of_successes_too(how):
+    """Neither an episode nor its copy is worth anything after it, though it reached its goal."""
+    one = on_policy({"id": "Ending-v0", "terminates": "never"}, **how)
+    seen = 0
+    for _ in range(3):
+        one.iterate()
+        for _, _, real, copies in one.learned:
+            ends = real.ends & copies.valid
+            seen += int((ends & real.success).sum())
+            assert torch.equal(copies.ends, real.ends)
+            assert not (real.cuts.truncated & ends).any()
+            assert not (copies.cuts.truncated & ends).any()
+    assert seen
+
+
+@pytest.mark.parametrize("how", [{"s_ratio": 0.5}, {"copies": "failed"}])
+def test_an_episode_that_any_success_makes_one_is_one_for_hindsight(how):
+    one = on_policy({"id": "Corridor-v0", "success": "any"}, n_steps=360, **how)
+    columns = one.iterate()
+    copied = 0
+    for _, _, real, copies in one.learned:
+        for run in range(2):
+            success = real.success[run].reshape(-1, 12)
+            reached = success.any(1)
+            assert 0 < reached.sum() < len(reached) and (reached & ~success[:, -1]).any()
+            assert float(columns["s_ratio_before"][run]) == pytest.approx(reached.float().mean())
+            valid = copies.valid[run].reshape(-1, 12)[:, 0]
+            if "copies" in how:
+                assert torch.equal(valid, ~reached)
+            else:
+                kept = real.valid[run].reshape(-1, 12)[:, 0]
+                again = copies.success[run].reshape(-1, 12).any(1)[valid]
+                share = (reached[kept].sum() + again.sum()) / (kept.sum() + valid.sum())
+                assert float(columns["s_ratio_after"][run]) == pytest.approx(share)
+                assert abs(share - 0.5) * (kept.sum() + valid.sum()) <= 0.5
+            copied += int(valid.sum())
+    assert copied
+
+
+def on_policy(environment: dict[str, Any], n_steps: int = 120, **hindsight: Any) -> Any:
+    """Two runs of PPO-HER, `described`, before their first iteration."""
+    spec = CellSpec.model_validate(
+        {
+            "environment": environment,
+            "algorithm": {"name": "ppo", "n_steps": n_steps, "n_envs": 2},
+            "hindsight": {"fidelity": "described", **hindsight},
+        }
+    )
+    return runs_of(spec, [1, 2], torch.device("cpu"))
 
 
 def outcomes(paths: Trajectories, run: int) -> np.ndarray:

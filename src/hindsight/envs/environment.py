@@ -21,6 +21,10 @@ class Task(Protocol):
         """Whether achieving the goal ends the episode; if not, success is that of its last step."""
 
     @property
+    def any_success(self) -> bool:
+        """Whether any step's success makes an episode one; if not, its last step's."""
+
+    @property
     def threshold(self) -> float:
         """The distance within which a goal is achieved."""
 
@@ -54,7 +58,7 @@ class Environment(ABC):
     action_size: int  # numbers in an action; 1 for discrete actions
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: continuous actions
     truncates = True  # whether a time limit may truncate episodes
-    any_success = False  # whether any step's success makes an episode one; if not, its last step's
+    any_success = False  # see `Task`
     keeps_rest = False  # whether steps report the part of rewards that goals do not explain
     parallel_episodes: int | None = None  # a run's evaluation episodes at the same time; None: all
 

@@ -64,6 +64,13 @@ def _one_of(flags: Tensor, first: Tensor, last: Tensor, uniform: Tensor) -> Tens
     return torch.where(n > 0, torch.searchsorted(count, before + nth), last)
 
 
+def episode_success(rollout: Rollout, task: Task) -> Tensor:
+    """Whether each step's segment succeeds, [run, env, step] bool."""
+    if task.any_success:
+        return _so_far(rollout.success, rollout.first).gather(-1, rollout.last) > 0
+    return rollout.success.gather(-1, rollout.last)
+
+
 def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
     """Copies as in the authors' code; one path of k x steps per environment.
 
@@ -89,7 +96,7 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
     copies = released_copies(rollout, task, at_step(rollout.achieved, chosen))
     copied = torch.ones_like(rollout.success)
     if spec.copies == "failed":
-        copied = copied & ~rollout.success.gather(-1, last)
+        copied = copied & ~episode_success(rollout, task)
     if spec.only_if_moved:
         away = _away(rollout.achieved, rollout.achieved, first)
         copied = copied & (_so_far(away, first).gather(-1, last) > 0) & (last < steps - 1)
@@ -135,7 +142,7 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
         rollout = rollout.map(lambda x: x.repeat_interleave(spec.k, dim=1))  # [run, env * k, ...]
     first, last, valid = rollout.first, rollout.last, rollout.whole
     if spec.copies == "failed":
-        valid = valid & ~rollout.success.gather(-1, last)
+        valid = valid & ~episode_success(rollout, task)
     away = _away(rollout.next_achieved, rollout.achieved, first)
     if spec.only_if_moved:
         valid = valid & (_so_far(away, first).gather(-1, last) > 0)
@@ -168,9 +175,11 @@ def described_copies(
     terminated = ends = rollout.over
     cuts = None
     if rollout.cuts is not None:
-        # An episode that terminated without success terminates under any goal.  One that ended
-        # early, at its own goal, would have continued under another one.
-        terminated = rollout.terminated & ~rollout.success
+        terminated = rollout.terminated
+        if task.terminates_on_success:
+            # An episode that terminated without success terminates under any goal.  One that ended
+            # early, at its own goal, would have continued under another one.
+            terminated = terminated & ~rollout.success
         cuts = Cuts(ends & ~terminated, with_goal(rollout.cuts.next_obs, goal))
     rewards, success = task.reward(rollout.next_achieved, goal, terminated)
     if rollout.rest is not None:

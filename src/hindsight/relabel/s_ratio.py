@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from hindsight.envs.environment import Task
 from hindsight.envs.rollout import Rollout, Trajectories, at_step, segment_ends, segment_starts
-from hindsight.relabel.on_policy import described_copies, released_copies
+from hindsight.relabel.on_policy import described_copies, episode_success, released_copies
 from hindsight.specs.hindsight import HindsightSpec
 
 Draw = Callable[..., Tensor]
@@ -81,7 +81,7 @@ def described(
     unreached, can_fail = failure_goals(rollout, spec, task, draw)
 
     episode = (rollout.whole & rollout.starts).flatten(1)  # flags each episode's first step
-    succeeded = rollout.success.gather(-1, last).flatten(1)
+    succeeded = episode_success(rollout, task).flatten(1)
     real_success, real_failure = episode & succeeded, episode & ~succeeded
     failing = episode & can_fail.flatten(1)
     counts = (real_success.sum(1), real_failure.sum(1), episode.sum(1), failing.sum(1))

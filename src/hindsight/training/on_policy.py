@@ -104,11 +104,11 @@ class OnPolicyRuns(Runs):
         diagnostics = self.updater.update(self.agent, part, samples, order, spec)
         self.optimiser.put(runs, part)
         self.learned.append((seeds, samples, real, copies))
-        ends_it = self.env.task.terminates_on_success
-        before = success_counts(Trajectories.real(rollout), ends_it)
-        after = success_counts(real, ends_it)
+        any_step = self.env.task.terminates_on_success or self.env.any_success
+        before = success_counts(Trajectories.real(rollout), any_step)
+        after = success_counts(real, any_step)
         if copies is not None:
-            after = after + success_counts(copies, ends_it)
+            after = after + success_counts(copies, any_step)
         n_real = samples.valid[:, : samples.n_real].sum(1)
         return {
             **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
@@ -320,15 +320,15 @@ def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
     return {"goal_moved": moved / last.sum((1, 2)), "goal_displacement": far / to_go}
 
 
-def success_counts(paths: Trajectories, terminates_on_success: bool = True) -> Tensor:
+def success_counts(paths: Trajectories, any_step: bool = True) -> Tensor:
     """Count the complete trajectories that succeed, and all complete trajectories, [2, run].
 
-    A trajectory succeeds if any step does or, if success does not terminate it, if the last does.
+    A trajectory succeeds if the last step does or, with `any_step`, any.
     """
     begins = torch.cat([torch.ones_like(paths.ends[..., :1]), paths.ends[..., :-1]], dim=-1)
     first = segment_starts(begins)
     success = paths.success & paths.valid
-    if not terminates_on_success:
+    if not any_step:
         success = success & paths.ends
     successes = success.float()
     succeeded = torch.zeros_like(successes).scatter_reduce_(-1, first, successes, "amax")
