@@ -209,11 +209,41 @@ def test_learn_with_their_arguments_and_callbacks(tmp_path):
     assert model.predict(observations)[0].shape == (3, 2)
 
 
-def test_the_replay_buffer_is_saved_and_loaded_with_the_training(tmp_path):
-    model = sac().learn(90)
+class Told(BaseCallback):
+    """Notes what it is told."""
+
+    def _init_callback(self) -> None:
+        self.told: list[str] = []
+
+    def _on_training_start(self) -> None:
+        self.told.append("start")
+
+    def _on_rollout_start(self) -> None:
+        self.told.append("rollout")
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self.told.append(f"{self.n_calls} steps")
+
+    def _on_training_end(self) -> None:
+        self.told.append("end")
+
+
+@pytest.mark.filterwarnings("ignore:Told is called")
+def test_their_callbacks_are_told_of_rollouts_and_the_end():
+    told = Told()
+    sac().learn(60, told)
+    assert told.told == ["start", "rollout", "30 steps", "rollout", "60 steps", "end"]
+
+
+@pytest.mark.parametrize("env", [ENV, lambda: gymnasium.make(ENV)])
+def test_the_replay_buffer_is_saved_and_loaded_with_the_training(env, tmp_path):
+    model = sac(env).learn(90)
     model.save(tmp_path / "model")
     model.save_replay_buffer(tmp_path / "buffer")
-    again = SAC.load(tmp_path / "model")
+    again = SAC.load(tmp_path / "model", env=None if env == ENV else env)
     again.load_replay_buffer(tmp_path / "buffer")
     assert torch.equal(
         model.learn(60).parameters(which="last"), again.learn(60).parameters(which="last")
@@ -222,7 +252,7 @@ def test_the_replay_buffer_is_saved_and_loaded_with_the_training(tmp_path):
     with pytest.raises(FileError, match="has no replay buffer; write it with save_replay_buffer"):
         again.load_replay_buffer(tmp_path / "policy")
     with pytest.raises(FileError, match="is of a model with other settings or seeds"):
-        sac(tau=0.5).load_replay_buffer(tmp_path / "buffer")
+        sac(env, tau=0.5).load_replay_buffer(tmp_path / "buffer")
 
 
 # --- their files ----------------------------------------------------------------------------------

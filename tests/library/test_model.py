@@ -409,8 +409,13 @@ def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):
     path = small(env_kwargs={"terminates": True}).save(tmp_path / "model.safetensors")
     found: Any = SAC.load(path, env="Corridor-v0").spec.environment
     assert found.kwargs == {"terminates": True}
+    found = SAC.load(path, env="tests.envs.corridor:Corridor-v0").spec.environment
+    assert found.kwargs == {"terminates": True}
     found = SAC.load(path, env=partial(gym.make, "Corridor-v0")).spec.environment
     assert found.kwargs == {} and found.id.startswith("given/")
+    again = partial(gym.make, "Corridor-v0")
+    small(again, success="any").save(path)
+    assert SAC.load(path, env=again).spec.environment.success == "any"
 
 
 def test_a_file_of_another_kind_is_an_error(tmp_path):

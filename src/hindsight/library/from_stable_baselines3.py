@@ -150,7 +150,10 @@ def called_after(callback: Any, model: Any) -> Callable[[Any], bool]:
     def after(model: Any) -> bool:
         steps = model.num_timesteps // n_envs - callback.n_calls
         try:
-            return all([callback.on_step() for _ in range(steps)])
+            callback.on_rollout_start()
+            goes_on = all([callback.on_step() for _ in range(steps)])
+            callback.on_rollout_end()
+            return goes_on
         except (AssertionError, KeyError) as error:  # about `locals`
             raise SpecError(
                 f"callback: {name} needs what only Stable-Baselines3's training holds ({error}); "

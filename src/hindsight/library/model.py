@@ -285,6 +285,7 @@ class Model:
         folder = self.tensorboard_log if tensorboard is None else tensorboard
         several = callback if isinstance(callback, Sequence) else [callback]
         callbacks = [each for each in several if each is not None]
+        of_sb3: list[Any] = [each for each in callbacks if hasattr(each, "on_step")]
         for i, each in enumerate(callbacks):
             if hasattr(each, "on_step"):
                 callbacks[i] = called_after(each, self)
@@ -341,6 +342,8 @@ class Model:
                     break
             if self._tested < self.num_timesteps:
                 self._test(runs)
+            for each in of_sb3:
+                each.on_training_end()
         if progress:
             share = self._test_seconds / max(time.monotonic() - began, 1e-9)
             episodes = self.spec.evaluation.episodes
@@ -687,7 +690,8 @@ class Model:
 
     def load_replay_buffer(self, path: str | Path) -> None:
         """Continue the training in a file of `save_replay_buffer`; FileError if it is another."""
-        other = type(self).load(path, workers=self.workers)
+        # by its id, since a file cannot contain an environment that was passed as an object
+        other = type(self).load(path, self.spec.environment.id, workers=self.workers)
         if (other.spec, other.seeds) != (self.spec, self.seeds):
             raise FileError(f"{path}: is of a model with other settings or seeds")
         if other._file is not None and other._file.saved.get("training") is None:
@@ -843,11 +847,13 @@ def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tenso
     trained_in = where["id"]
     if env is None:
         _must_be_known(file.path, trained_in)
-    elif env != trained_in:
+    elif isinstance(env, str) and env.rpartition(":")[2] == trained_in.rpartition(":")[2]:
+        where["id"] = env  # the same environment, whose module the user may have named
+    else:
         old, where = where, environment_values(env, None, None)
         if where["id"] not in ENVIRONMENTS:  # which have no such options
             limited = registered(where["id"]).max_episode_steps is not None
-            kept = ("terminates", "rest", *(() if limited else ("max_episode_steps",)))
+            kept = ("terminates", "rest", "success", *(() if limited else ("max_episode_steps",)))
             where |= {key: old[key] for key in kept if old.get(key) is not None}
     spec = cell_of(file.values | {"environment": where}, file.path, where["id"])
     try:
