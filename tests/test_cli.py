@@ -79,6 +79,7 @@ def test_a_film_in_another_format_is_refused():
          "error: prey=repel: unknown option 'prey'; PointReach-v0 has action_scale"),
         ("train --her none k=4", "k=4: 'k' needs hindsight: set a strategy (her)"),
         ("train steps=9", "'steps' is given by `steps` in a preset or `select`, by --steps"),
+        ("train --steps -5", "error: steps: -5 is not allowed"),
         ("train PPO", "error: 'PPO' is not key=value"),
         ("train fidelity=released", "fidelity has no effect here"),
         ("train --workers 2", "--workers has no effect on PredatorPrey-v0"),

@@ -491,6 +491,9 @@ def test_a_reward_for_the_environment_s_own_goal_is_refused():
 def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
     with pytest.raises(SpecError, match=r"its steps pay 0\.1 times what compute_reward returns"):
         hovering("Scaled-v0")
+    for wrapper in (gym.wrappers.NormalizeReward, partial(gym.wrappers.DelayObservation, delay=2)):
+        with pytest.raises(SpecError, match=r"(Normalize\w+|Delay\w+) is not allowed, bec"):
+            SAC(lambda: wrapper(gym.make("Hovering-v0")), seeds=1, workers=0)  # noqa: B023
     said = "a step's reward was 5, but compute_reward returns 0; the part that goals do not"
     assert any(said in note.replace("-0", "0") for note in hovering("Bonus-v0").facts.notes)
     with pytest.raises(SpecError, match="with rest=refuse they must agree"):
@@ -700,7 +703,7 @@ gymnasium.register("FetchReachMine-v0", Mine, max_episode_steps=9)
 """
     (tmp_path / "mine_alone.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SpecError, match="did you mean 'FetchReachMine-v0'"):
+    with pytest.raises(SpecError, match="did you mean 'mine_alone:FetchReachMine-v0'"):
         validated(GymnasiumSpec, {"id": "mine_alone:FetchReachMin-v0"})
     with pytest.raises(SpecError) as said:
         validated(GymnasiumSpec, {"id": "mine_alone:PointMaze_Medum-v3"})
@@ -709,7 +712,8 @@ gymnasium.register("FetchReachMine-v0", Mine, max_episode_steps=9)
     text = 'import gymnasium\ngymnasium.register("Other-v0", "tests.envs.corridor:Corridor")\n'
     (tmp_path / "mine_too.py").write_text(text)
     for name, named in (
-        ("mine_too:Other", "use 'mine_too:Other-v0'"), ("mine_too:Othr-v0", "mean 'Other-v0'"),
+        ("mine_too:Other", "use 'mine_too:Other-v0'"),
+        ("mine_too:Othr-v0", "mean 'mine_too:Other-v0'"),
         ("mine_too.py:Other-v0", "there is no module 'mine_too.py'; leave out .py"),
     ):  # fmt: skip
         with pytest.raises(SpecError, match=named):

@@ -115,6 +115,7 @@ def test_the_environments_of_a_vector_environment(wrap):
         (lambda: sac(replay_buffer_class=dict), "replay_buffer_class: .* her=None is without"),
         (lambda: sac(VecNormalize(make_vec_env(ENV, 1))), "VecNormalize is not .* normalize_obs"),
         (lambda: sac(seed=0.5), "first_seed: 0.5 is not allowed"),
+        (lambda: sac(seed=3, first_seed=2), "seed and first_seed are the same here: give one"),
         (lambda: sac(train_freq=(1, "episode")), "train_freq: .* so give the steps of an episode"),
         # Suggestions are only of what this algorithm and environment have.
         (lambda: sac(moved_goals=True), "unknown option 'moved_goals'; hindsight train --algor"),

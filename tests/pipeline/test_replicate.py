@@ -204,6 +204,8 @@ def test_the_end_lists_what_was_tested_and_how_it_agrees_with_the_published(
     for row in rows:
         row["verdict"] = {"P2b": "no", "P1": "open"}.get(row["claim"], "yes")
     assert "claims: 4 claims tested, all as published.\n" in told() and rest not in told()
+    rows.append({**rows[0], "claim": "P9"})  # one of one's own
+    assert "claims: 5 claims tested: 4 as published, 1 never published (P9).\n" in told()
 
 
 #: A pipeline that a script starts in the background, where SIGINT is ignored.

@@ -150,6 +150,8 @@ P1 = "    measure: {highest: {tie: 0.02, column: coarse_max_median_return}}\n"
 #: The same of ppo_her.yaml.
 IN_CLAIMS = [
     (P1, P1.replace("tie: 0.02, ", ""), "claims.P1.measure.highest: tie: is missing"),
+    ("experiment: papers_network}", "experiment: sac_temperature}",
+     "a role of its arms: 'baseline' is unknown; choose from level, subject"),
     (P1, P1.replace("0.02", '"0.02"'), "highest: tie: '0.02' is not allowed; input should be a v"),
     (P1, P1.replace("0.02", "-0.02"), "tie: -0.02 is not allowed; input should be greater than or"),
     ("{lean: {above: 0}}", "{lean: {above: .nan}}", "above: nan is not allowed; input should be a"),

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -152,6 +153,11 @@ SAC = {"SAC": {"algorithm": "sac"}}
             {"arms": HER, "tasks": {"x": {"id": "PointReach-v0", "keys": {"id": "y"}}}},
             ["tasks.x.keys: 'id' is given by `tasks`"],
         ),
+        (
+            {"arms": HER, "tasks": {"x": {"id": "PointReach-v0"}}, "conditions": {}},
+            ["conditions: an experiment has either these or tasks"],
+        ),
+        ({"arms": HER | {"B": {"her": "final"}}}, ["arms: 'PPO-HER' and 'B' are the same cells"]),
     ],
 )
 def test_an_impossible_experiment_is_refused_in_one_sentence(experiment, named):
@@ -161,6 +167,36 @@ def test_an_impossible_experiment_is_refused_in_one_sentence(experiment, named):
     assert "\n" not in message and message.startswith("experiments.mine")
     for word in named:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "said"),
+    [
+        ("config.yaml", "presett: x", "config.yaml: unknown key 'presett'"),
+        ("config.yaml", "evaluation: {pionts: 3}", "config.yaml: evaluation: unknown key 'pionts'"),
+        ("config.yaml", "experiments: 3", "config.yaml: experiments: 3 is not allowed"),
+        ("config.yaml", "experiments: {a: {}}", "config.yaml: experiments.a.title: is missing"),
+        ("config/experiments.yaml", "  a: {}", "config/experiments.yaml: experiments.a.title: is"),
+        (
+            "config/presets/smoke.yaml",
+            "n_step: 1",
+            "config/presets/smoke.yaml: presets.smoke: unkn",
+        ),
+        ("", "presett", "--config: unknown key 'presett'"),
+        ("", "seeds", "--config: seeds: 'x' is not allowed"),
+    ],
+)
+def test_a_mistake_names_its_file(tmp_path, monkeypatch, where, text, said):
+    for name in ("config.yaml", *(str(path) for path in Path("config").rglob("*.yaml"))):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(Path(name).read_text())
+    monkeypatch.chdir(tmp_path)
+    if where:
+        with Path(where).open("a") as file:
+            file.write(f"\n{text}\n")
+    with pytest.raises(SpecError) as caught:
+        load(Path("config.yaml"), {} if where else {text: "x"})
+    assert str(caught.value).startswith(said)
 
 
 def test_a_key_of_the_preset_can_be_overridden():

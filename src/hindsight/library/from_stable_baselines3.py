@@ -79,6 +79,8 @@ def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if not widths or any(other != ours["hidden"] for other in others):
             raise SpecError(f"net_arch: {widths} is not allowed; all networks have one `hidden`")
     if (seed := ours.pop("seed", None)) is not None:
+        if "first_seed" in ours:
+            raise SpecError("seed and first_seed are the same here: give one")
         ours |= {"seeds": ours["seeds"] or 1, "first_seed": seed}
     noise = ours.get("action_noise")
     sigma, mean = ({*np.ravel(getattr(noise, key, ()))} for key in ("_sigma", "_mu"))

@@ -62,7 +62,8 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     with suppress(SpecError):  # reported below, with its location
         how = validated(ALGORITHMS[name], values["algorithm"])
         each = how.iteration_steps
-        values["steps"] = -(-values["steps"] // each) * each
+        if values["steps"] > 0:  # else it is refused as it was given
+            values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
     if "fidelity" in given and all(_with_fidelity(values, one) == spec for one in FIDELITIES):
         raise SpecError(

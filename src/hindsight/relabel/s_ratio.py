@@ -148,6 +148,8 @@ def failure_goals(
             before = (each.cumsum(0) - each)[run[left], None]
             drawn = given[before + (numbers[..., 0] * each[run[left], None]).long()]
         fits = missed(task, points[left], drawn)
+        if not task.goals_known:  # its own goal would only copy a failure once more
+            fits &= (drawn != given[left, None]).any(-1)
         first = fits.long().argmax(1)
         goals[left] = drawn[torch.arange(len(left), device=run.device), first]
         found[left] = fits.any(1)

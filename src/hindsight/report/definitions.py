@@ -162,7 +162,10 @@ def _claims(config: Config, paper: Paper) -> Iterator[Names]:
             yield f"{at}: a task", [*_given(given, "only"), *given.get("others", ())], tasks
             if "experiment" in given:
                 yield f"{at}.experiment", [given["experiment"]], config.experiments
-                vary = config.experiments[given["experiment"]].vary
+                experiment = config.experiments[given["experiment"]]
+                roles = {arm.role for arm in experiment.arms.values()}
+                yield f"{at}.experiment: a role of its arms", get_args(Role)[:2], roles
+                vary = experiment.vary
                 yield f"{at}.key", _given(given, "key"), vary
                 if measure == "difference":
                     yield f"{at}: a column", _given(given, "column", "once"), COLUMNS["runs"]

@@ -95,12 +95,15 @@ def tested(rows: Sequence[Row], known: Mapping[tuple[str, str], str]) -> tuple[l
         for row in found
         if known.get((row["claim"], reading(row)), row["verdict"]) != row["verdict"]
     }
+    new = {row["claim"] for row in found if not any(row["claim"] == claim for claim, _ in known)}
     parts = [f"{len(claims) or 'no'} claim{'s' * (len(claims) != 1)} tested"]
-    if claims and known and not other:
+    if claims and known and not (other or new):
         parts[0] += ", all as published" if len(claims) > 1 else ", as published"
-    elif other:
-        same = len(claims) - len(other)
-        parts[0] += f": {same} as published, {len(other)} not ({', '.join(sorted(other))})"
+    elif other or (known and new):
+        same = len(claims) - len(other) - len(new)
+        counts = {"not": sorted(other), "never published": sorted(new)}
+        each = [f"{len(x)} {how} ({', '.join(x)})" for how, x in counts.items() if x]
+        parts[0] += f": {', '.join([f'{same} as published', *each])}"
     if rest:
         parts.append(f"{len(rest)} need{'s' * (len(rest) == 1)} a larger preset")
     return found, "; ".join(parts), ", ".join(rest)

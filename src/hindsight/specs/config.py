@@ -4,9 +4,11 @@ An experiment is a grid: arms x levels of the varied keys x conditions x fidelit
 selects parts of these grids and sets the size of a run.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -147,6 +149,15 @@ class Experiment(Spec):
         for name, arm in self.arms.items():
             for task_name in arm.tasks or ():
                 must_be_among(self.tasks, task_name, f"arms.{name}.tasks:")
+        return self
+
+    @model_validator(mode="after")
+    def _differ(self) -> "Experiment":
+        if self.tasks and self.conditions is not None:
+            raise ValueError("conditions: an experiment has either these or tasks")
+        for (one, a), (other, b) in combinations(self.arms.items(), 2):
+            if a.model_dump(exclude={"role"}) == b.model_dump(exclude={"role"}):
+                raise ValueError(f"arms: {one!r} and {other!r} are the same cells")
         return self
 
     @model_validator(mode="after")
@@ -338,8 +349,22 @@ def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, An
 
 
 def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
-    """Read config.yaml and the files beside it (`completed`); raises SpecError."""
-    return validated(Config, completed({**read_keys(path), **(overrides or {})}, path.parent))
+    """Read config.yaml and the files beside it (`completed`); SpecError names the file."""
+    own, given = read_keys(path), overrides or {}
+    values = completed({**own, **given}, path.parent)
+    try:
+        return validated(Config, values)
+    except SpecError as error:
+        # Its message begins with the keys that lead to the mistake, or with an unknown key.
+        keys = re.split(r"[.:]", re.sub(r"^unknown key '([^']*)'", r"\1:", str(error)))
+        kind, name = (*keys, "")[:2]
+        where, ours = path, own.get(kind, {})
+        if kind in given:
+            where = Path("--config")
+        elif kind in ("experiments", "presets") and isinstance(ours, dict) and name not in ours:
+            where = path.parent / "config" / f"{kind}.yaml"
+            where = where.with_suffix("") / f"{name}.yaml" if kind == "presets" else where
+        raise SpecError(f"{where}: {error}") from None
 
 
 def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:

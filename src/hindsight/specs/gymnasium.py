@@ -337,7 +337,9 @@ def registered(name: str) -> Any:
         newest, title = _newest(module), VERSION.sub("", bare)
         close = difflib.get_close_matches(title, newest, n=1)
         within = module and f"{module}:"
-        meant = f"; did you mean {newest[close[0]]!r}?" if close else f": {_one_line(error)}"
+        meant = (
+            f"; did you mean '{within}{newest[close[0]]}'?" if close else f": {_one_line(error)}"
+        )
         if title in newest:  # another version of it
             meant = f": use '{within}{newest[title]}'"
         raise SpecError(f"{name!r} is unknown{meant}") from None

@@ -3,7 +3,9 @@
 `OffPolicyRuns._iterate` takes `log_interval` steps of all runs on an axis.
 """
 
+import sys
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -66,10 +68,18 @@ class OffPolicyRuns(Runs):
         )
         size = min(self.algorithm.buffer_size, self.spec.steps + self.rollout_steps)
         sizes = (len(self.seeds), self.algorithm.n_envs, size, row, relabelling)
-        kinds: dict[str, Any] = {"discrete_actions": bool(env.n_choices), "device": self.device}
-        if replay.prioritized:
-            return PrioritizedReplayBuffer(*sizes, alpha=replay.alpha, **kinds)
-        return ReplayBuffer(*sizes, **kinds)
+        kind = partial(PrioritizedReplayBuffer, alpha=replay.alpha) if replay.prioritized else None
+        buffer = (kind or ReplayBuffer)(
+            *sizes, discrete_actions=bool(env.n_choices), device=self.device
+        )
+        if buffer.longest < (limit := self.spec.environment.step_limit):
+            print(
+                f"buffer_size: an environment's share of {size:,} steps holds episodes of up to "
+                f"{buffer.longest} steps, half of it; longer ones, of up to {limit}, are stored in "
+                "pieces",
+                file=sys.stderr,
+            )
+        return buffer
 
     @property
     def rows(self) -> Tensor:

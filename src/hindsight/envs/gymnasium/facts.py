@@ -48,6 +48,11 @@ WRITE = (
     "set terminates=goal or terminates=never, or write `def compute_terminated(self, "
     "achieved_goal, desired_goal, info): return ...` that returns True if a goal ends the episode"
 )
+#: Gymnasium's wrappers after which no function of goals gives a step's reward, and why.
+NOT_WITH_GOALS = {
+    "NormalizeReward": "it divides rewards by a running number, and those of new goals by none",
+    "DelayObservation": "a step's reward is not that of the goal that it then shows",
+}
 #: Messages about the part of a reward that goals do not explain.
 REST = {
     "keep": "the part that goals do not explain is kept under every goal (rest=drop drops it)",
@@ -165,6 +170,11 @@ def find_facts(
         EnvironmentFailure: the environment raised an exception.
     """
     env = make()
+    wrapper: Any = env
+    while isinstance(wrapper, gym.Wrapper):
+        if why := NOT_WITH_GOALS.get(kind := type(wrapper).__name__):
+            raise SpecError(f"{name}: {kind} is not allowed, because {why}")
+        wrapper = wrapper.env
     spaces, left_out = policy_inputs(name, env.observation_space)
     action, goal = policy_outputs(name, env.action_space), spaces["achieved_goal"]
     if _method(env, "compute_reward") is None:
