@@ -1,11 +1,8 @@
 """Fingerprints of code, taken from a copy of the sources that is then edited."""
 
 import ast
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from hindsight.io import fingerprint as module
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from tests.conftest import forget
+from tests.support.commands import python
 
 PACKAGE = Path(hindsight.__file__).parent
 BITS = {"environment": {"id": "BitFlipping-v0"}}
@@ -238,9 +236,5 @@ else:
 def test_code_that_is_edited_while_a_training_starts_trains_nothing(tmp_path, edited, told):
     """Even if the edit is undone before anything could compare contents."""
     shutil.copytree(PACKAGE, tmp_path / "hindsight")
-    ran = subprocess.run(
-        [sys.executable, "-c", EDITED_WHILE_IT_STARTS, edited],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert told in ran.stdout
+    ran = python(EDITED_WHILE_IT_STARTS, edited, sources=tmp_path).finished()
+    assert ran.returncode == 0 and told in ran.stdout, ran.stderr

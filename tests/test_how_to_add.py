@@ -22,7 +22,7 @@ from hindsight.specs.errors import validated
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 from tests.analysis.synthetic import constant, summarise, write_experiment
-from tests.support.commands import program
+from tests.support.commands import program, python
 
 PACKAGE = Path(hindsight.__file__).parent
 ROOT = PACKAGE.parents[1]
@@ -36,7 +36,8 @@ PPO = {"n_steps": 64, "hidden": [8], "batch_size": 32}
 OFF_POLICY = {"hidden": [8], "log_interval": 64, "learning_starts": 20, "batch_size": 16}
 #: Trains cells for two iterations, and prints fingerprints of others.
 PROGRAM = """
-import json, sys
+import json, sys, torch
+torch.set_num_threads(1)
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.training.runs import runs_of
@@ -70,8 +71,7 @@ def package(tmp_path):
 
 def ran(package: Path, code: str, *arguments: str) -> str:
     """What code prints with these arguments, and that package."""
-    environment = {**os.environ, "PYTHONPATH": str(package / "src"), "OMP_NUM_THREADS": "1"}
-    done = program(sys.executable, "-c", code, *arguments, env=environment)
+    done = python(code, *arguments, sources=package / "src", cwd=package).finished()
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -161,8 +161,7 @@ def name_strategy(package: Path) -> None:
 )
 def test_the_forgotten_half_is_named_at_import(package, half, module, words):
     half(package)
-    environment = {**os.environ, "PYTHONPATH": str(package / "src")}
-    done = program(sys.executable, "-c", f"import hindsight.{module}", env=environment)
+    done = python(f"import hindsight.{module}", sources=package / "src").finished()
     assert done.returncode == 1 and done.stderr.endswith(f"SpecError: {words}\n")
 
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,10 +13,11 @@ import pytest
 from filelock import FileLock
 
 from hindsight.nn.numba_cache import ENABLED, folder
-from tests.support.commands import hindsight
+from tests.support.commands import CLI, Running, hindsight, program, python
 from tests.support.configuration import ROOT
 from tests.support.curves import the_curves
 
+SRC = ROOT / "src"
 #: Steps of SAC, which calls many compiled functions, and velocities of a prey, which are one entry
 #: point and one first-class function; what a clock counts, and what they took.
 STEP = """
@@ -47,31 +47,24 @@ print(numbers.tobytes().hex(), float(clock.cpu[0]), took)
 """
 
 
-MAIN = "from hindsight.cli import main; main()"
-
-
 def folder_in(caches: Path) -> Path:
     """Where this machine's code is kept in a folder of caches."""
     return caches / "hindsight" / "numba" / Path(str(folder())).name
 
 
-def started(
-    caches: Path, program: str = STEP, *arguments: str, **more: str
-) -> "subprocess.Popen[str]":
-    """A Python program with this folder of caches, and more variables."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(caches), **more}
-    command, pipe = [sys.executable, "-c", program, *arguments], subprocess.PIPE
-    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
+def started(caches: Path, code: str = STEP, *arguments: str, sources: Path = SRC) -> Running:
+    """A program with this folder of caches, while it runs."""
+    return python(code, *arguments, sources=sources, XDG_CACHE_HOME=str(caches))
 
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
 def test_who_compiles_changes_no_bits_and_compiling_is_no_training_time(tmp_path: Path) -> None:
     """Two processes fill the cache at once, a third loads from it."""
     caches = tmp_path / "there"
-    told = [process.communicate()[0].split() for process in (started(caches), started(caches))]
+    told = [process.finished().stdout.split() for process in (started(caches), started(caches))]
     files = {path: path.stat().st_mtime_ns for path in caches.rglob("*.nb*")}
     assert files
-    told.append(started(caches).communicate()[0].split())
+    told.append(started(caches).finished().stdout.split())
     assert {path: path.stat().st_mtime_ns for path in caches.rglob("*.nb*")} == files
     assert len({bits for bits, *_ in told}) == 1
     clocks, took = zip(*(map(float, seconds) for _, *seconds in told), strict=True)
@@ -81,7 +74,7 @@ def test_who_compiles_changes_no_bits_and_compiling_is_no_training_time(tmp_path
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
 def test_threads_wait_for_one_compiler_and_what_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
-    program = """
+    code = """
 import time
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
@@ -93,17 +86,16 @@ with ThreadPoolExecutor(4) as pool:
     moves = list(pool.map(lambda _: velocities("repel", d, uniform, False), range(4)))
 print(moves[0].tobytes().hex(), seconds_compiling()[0], time.perf_counter() - began)
 """
-    numbers, waited, took = started(tmp_path, program).communicate()[0].split()
+    numbers, waited, took = started(tmp_path, code).finished().stdout.split()
     assert 0 < float(waited) <= float(took)
     (place,) = (tmp_path / "hindsight/numba").iterdir()
     assert place.stat().st_mode & 0o777 == 0o700
     files = sorted(place.glob("*.nb*"))
 
     def said() -> str:
-        again = started(tmp_path, program)
-        out, told = again.communicate()
-        assert again.returncode == 0 and out.split()[0] == numbers
-        return told
+        again = started(tmp_path, code).finished()
+        assert again.returncode == 0 and again.stdout.split()[0] == numbers
+        return again.stderr
 
     rng = np.random.default_rng(0)
     for damage in ("a bit", "a crash", "no record"):
@@ -125,9 +117,9 @@ def test_a_cell_trains_to_the_same_numbers_without_numba_and_says_so(tmp_path: P
         *("n_steps=64", "n_epochs=1", "--seeds", "2", "--steps", "128", "evaluation_episodes=2"),
     )
     slow, caches = tmp_path / "slow", tmp_path / "caches"
-    process = started(caches, MAIN, *train, "--out", str(slow), NUMBA_DISABLE_JIT="1")
-    _, said = process.communicate()
-    assert process.returncode == 0 and said.count("NUMBA_DISABLE_JIT") == 1, said
+    without = {**os.environ, "XDG_CACHE_HOME": str(caches), "NUMBA_DISABLE_JIT": "1"}
+    done = program(sys.executable, "-c", CLI, *train, "--out", str(slow), env=without)
+    assert done.returncode == 0 and done.stderr.count("NUMBA_DISABLE_JIT") == 1, done.stderr
     assert not list(caches.glob("hindsight/**/*.nb*"))
     assert hindsight(*train, "--out", "quick", cwd=tmp_path).returncode == 0
     quick = the_curves(tmp_path / "quick")
@@ -140,14 +132,14 @@ def test_waiting_for_another_process_to_compile_can_be_stopped(tmp_path: Path) -
     place.mkdir(parents=True)
     arguments = ["train", "--steps", "4096", "--seeds", "1", "--out", str(tmp_path / "results")]
     with FileLock(place / "ppo_compiled.lock"):
-        waiting = started(tmp_path, MAIN, *arguments)
-        while not list((tmp_path / "results").rglob("*.lock")) and waiting.poll() is None:
+        waiting = started(tmp_path, CLI, *arguments)
+        while not list((tmp_path / "results").rglob("*.lock")) and waiting.runs:
             time.sleep(0.1)
-        waiting.send_signal(signal.SIGTERM)
-        _, said = waiting.communicate(timeout=60)
-    assert waiting.returncode == 128 + signal.SIGTERM
-    assert "stopped by SIGTERM while the compiler did not answer" in said
-    assert "Traceback" not in said
+        os.kill(waiting.pid, signal.SIGTERM)
+        ended = waiting.finished(timeout=60)
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM while the compiler did not answer" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 #: What a training says that compiles, and whose folder of caches it is.
@@ -172,29 +164,29 @@ def test_without_a_cache_each_process_compiles_and_says_so(tmp_path: Path, why: 
     caches = tmp_path
     if why == "a file in its place":
         (caches := tmp_path / "file").touch()
-    out, said = started(caches, TRAINED).communicate()
+    done = started(caches, TRAINED).finished()
+    out, said = done.stdout.split(), done.stderr
     if why == "none":
-        assert out.split() == ["True"] * 2 and "for this processor, once: up to" in said
+        assert out == ["True"] * 2 and "for this processor, once: up to" in said
         return
-    assert out.split() == ["False"] * 2
+    assert out == ["False"] * 2
     assert said.count("\n") == 1 and "in each process" in said and "once" not in said
 
 
 @pytest.mark.skipif(not ENABLED, reason="nothing is compiled here")
-def test_machine_code_of_an_edited_text_is_not_kept(
-    tmp_path: Path,
-) -> None:
+def test_machine_code_of_an_edited_text_is_not_kept(tmp_path: Path) -> None:
     """It would pass for that of the new text."""
-    shutil.copytree(ROOT / "src/hindsight", tmp_path / "hindsight")
-    program = """
+    shutil.copytree(SRC / "hindsight", tmp_path / "hindsight")
+    code = """
 import numpy as np
 from hindsight.envs import prey
 with open(prey.__file__, "a") as source:
     source.write("EDITED = 1")
 prey.velocities("repel", np.ones((50, 3), np.float32), np.ones((50, 8), np.float32), False)
 """
-    ran = started(tmp_path / "caches", program, PYTHONPATH=str(tmp_path))
-    told = ran.communicate()[1]
-    assert ran.returncode == 0, told
-    assert told == "prey.py changed since this process began: what it compiles now is not kept\n"
+    ran = started(tmp_path / "caches", code, sources=tmp_path).finished()
+    assert ran.returncode == 0, ran.stderr
+    assert (
+        ran.stderr == "prey.py changed since this process began: what it compiles now is not kept\n"
+    )
     assert not [*(tmp_path / "caches").rglob("*.nb*")]

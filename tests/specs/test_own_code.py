@@ -1,8 +1,6 @@
 """A user's own environment: its source and what it imports count as its cells' code."""
 
 import json
-import os
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +17,7 @@ from hindsight.specs.errors import SpecError
 from hindsight.specs.own_code import digest_of, versions_beneath, versions_of
 from tests.conftest import forget
 from tests.envs.corridor import Corridor
-from tests.support.configuration import ROOT
+from tests.support.commands import python
 
 MINE = """
 import gymnasium as gym
@@ -129,9 +127,7 @@ import hindsight.specs.gymnasium as gymnasium_specs
 gymnasium_specs.note = note
 main()
 """
-    path = os.pathsep.join((str(ROOT), str(ROOT / "src"), str(folder)))
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                         env={**os.environ, "PYTHONPATH": path}, check=False)  # fmt: skip
+    ran = python(program, cwd=folder).finished()
     assert ran.returncode == 1
     assert "paying.py changed while this training began; type the same command" in ran.stderr
     assert not [*folder.rglob("*.parquet")]

@@ -15,8 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.configuration import environment_of
+import gymnasium
 
+from tests.support.configuration import ROOT, environment_of
+
+CLI = "from hindsight.cli import main; main()"
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
     [
@@ -39,12 +42,12 @@ def program(*command: str | Path, **options: Any) -> subprocess.CompletedProcess
 
 def hindsight(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """`hindsight` with these arguments, and these variables beside the others."""
-    return Running("hindsight.cli", arguments, cwd, environment).finished()
+    return Running(CLI, ["hindsight", *arguments], cwd, environment).finished()
 
 
 def started(*arguments: str, cwd: Path) -> "Running":
     """`hindsight` with these arguments, while it runs."""
-    return Running("hindsight.cli", arguments, cwd, {})
+    return Running(CLI, ["hindsight", *arguments], cwd, {})
 
 
 def in_copy(
@@ -54,24 +57,32 @@ def in_copy(
 
     All it tells is in `stdout`, as on a terminal.
     """
-    own = environment_of(project, *before)
-    return Running(f"{command}.cli", arguments, project, own, anew=True).finished()
+    code, own = CLI.replace("hindsight", command), environment_of(project, *before)
+    how = {"sources": project / "src", "together": True}
+    return Running(code, [command, *arguments], project, own, **how).finished()
+
+
+def python(
+    code: str, *arguments: str, sources: Path = ROOT / "src", cwd: Path = ROOT, **environment: str
+) -> "Running":
+    """A program that imports the package anew, from these sources, while it runs."""
+    return Running(code, ["-c", *arguments], cwd, environment, sources)
 
 
 class Running:
     def __init__(
         self,
-        module: str,
-        arguments: tuple[str, ...],
+        code: str,
+        command: list[str],
         cwd: Path,
         environment: Mapping[str, str],
-        anew: bool = False,
+        sources: Path | None = None,
+        together: bool = False,
     ) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._command = [module, *arguments]
+        self._folder, self._command = tempfile.TemporaryDirectory(), command
         out, err = (Path(self._folder.name, name) for name in ("out", "err"))
         self._files = out, err
-        ours = (module, arguments, cwd, environment, anew, out, out if anew else err)
+        ours = (code, command, cwd, environment, sources, out, out if together else err)
         self._process = _server.Process(target=_run, args=ours)
         self._process.start()
         assert self._process.pid is not None
@@ -91,8 +102,8 @@ class Running:
 
 
 def _run(
-    module: str, arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str], anew: bool,
-    out: Path, err: Path,
+    code: str, command: list[str], cwd: Path, environment: Mapping[str, str],
+    sources: Path | None, out: Path, err: Path,
 ) -> None:  # fmt: skip
     # A suite in the background of a shell ignores SIGINT, and so would what it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -101,18 +112,23 @@ def _run(
         os.dup2(file, stream)
         os.close(file)
     os.chdir(cwd)
-    if anew:
-        os.environ.clear()
     os.environ.update(environment)
-    if anew:
-        sys.path.insert(0, str(cwd / "src"))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "hindsight"]:
-            del sys.modules[name]
-    sys.argv = [module.partition(".")[0], *arguments]
-    __import__(module)
+    if sources is not None:
+        _forget_the_package()
+        sys.path.insert(0, str(sources))
+    sys.argv = command
     status: int | str | None = 0
     try:
-        sys.modules[module].main()
+        exec(compile(code, command[0], "exec"), {"__name__": "__main__"})
     except SystemExit as end:  # what its frames hold is let go: the exit waits for all workers
         status = end.code
     sys.exit(status)
+
+
+def _forget_the_package() -> None:
+    """Its modules and its environments, for those of other sources."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "hindsight"]:
+        del sys.modules[name]
+    for name, spec in [*gymnasium.registry.items()]:
+        if str(spec.entry_point).startswith("hindsight."):
+            del gymnasium.registry[name]
