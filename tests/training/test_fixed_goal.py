@@ -2,7 +2,6 @@
 
 import gymnasium
 import numpy as np
-import pytest
 
 from hindsight import SAC
 from tests.envs.test_at_the_door import Hovering
@@ -19,12 +18,11 @@ class FixedGoal(Hovering):
 gymnasium.register("FixedGoal-v0", FixedGoal, max_episode_steps=40)
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-def test_a_fixed_goal_is_learned_with_standardised_observations_as_without(normalize):
+def test_a_fixed_goal_is_learned_with_standardised_observations():
     """With statistics of its own, the goal has no variance, and no run succeeds once."""
     model = SAC(
         "FixedGoal-v0", her="future", seeds=2, workers=0, hidden=(32, 32), learning_rate=3e-3,
-        batch_size=64, log_interval=250, evaluate_every=1000, normalize_observations=normalize,
+        batch_size=64, log_interval=250, evaluate_every=1000, normalize_observations=True,
         terminates="never",
     ).learn(1000)  # fmt: skip
     assert (model.evaluate(20).success_rate >= 0.9).all()
