@@ -1,4 +1,4 @@
-"""Weights of copies, against plain loops."""
+"""Weights of copies, against plain loops; truncated ones: tests/training/test_mechanism.py."""
 
 import math
 from types import SimpleNamespace
@@ -52,15 +52,6 @@ def test_per_decision_weights_are_products_with_mean_one_at_each_time(case: Any)
             mean = sum(weights) / len(weights)
             for place, weight in zip(places, weights, strict=True):
                 assert float(found[place]) == pytest.approx(weight / mean, rel=1e-4, abs=1e-6)
-
-
-@settings(deadline=None)
-@given(copies())
-def test_other_weights(case: Any) -> None:
-    log_ratio, paths = case
-    assert (WEIGHTS["none"](log_ratio, paths) == 1).all()
-    expected = torch.tensor([[min(1.0, math.exp(min(x, 1.0))) for x in row] for row in log_ratio])
-    torch.testing.assert_close(WEIGHTS["truncated"](log_ratio, paths), expected)
 
 
 def test_better_steps_are_those_whose_return_exceeds_their_value() -> None:

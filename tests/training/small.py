@@ -22,7 +22,6 @@ HINDSIGHT = {
     "ppo": None,
     "released": HindsightSpec(),
     "released-future-k2": HindsightSpec(strategy="future", k=2),
-    "described": HindsightSpec(fidelity="described"),
     "described-episode-k2": HindsightSpec(strategy="episode", k=2, fidelity="described"),
     "released-meher": HindsightSpec(s_ratio=0.6),
     "described-meher": HindsightSpec(s_ratio=0.6, fidelity="described"),

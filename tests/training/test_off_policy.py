@@ -26,7 +26,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "dqn": (BITS, {"name": "dqn"}, {"strategy": "future", "fidelity": "described"}),
     "dqn-prioritized": (BITS, {"name": "dqn"}, {"strategy": "future", "prioritized": True}),
-    "dqn-plain": (BITS, {"name": "dqn"}, {}),
     "sac-normalized": (
         PREY,
         {"name": "sac", "n_envs": 2, "normalize_observations": True, "epsilon": 0.3},
