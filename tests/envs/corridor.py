@@ -59,8 +59,6 @@ class Corridor(gym.Env[Any, Any]):
         self.place = np.clip(self.place + 0.2 * (np.asarray(action) - [0, 2]), -3, 3)
         paid = self.compute_reward(self.place, self.goal, [{"cost": -1.0}])
         reward = float(np.ravel(paid)[0])
-        if self.wrong == "reward":
-            reward -= 0.1
         if self.wrong in ("pays nan", "pays 1e30") and self.steps == 2:
             reward = float(self.wrong.removeprefix("pays "))
         terminated = self.terminates and reward == 0

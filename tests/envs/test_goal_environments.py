@@ -2,15 +2,14 @@
 
 import itertools
 import math
-import os
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -168,10 +167,6 @@ def test_a_checkpoint_continues_bit_for_bit(world, steps):
         ({"id": "Corridor-v0", "kwargs": {"wrong": "keys"}}, "it has achieved_goal, observation"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "unbounded"}}, "actions must have bounds"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "pair"}}, r"shape \(3,\), not \(2,\)"),
-        (
-            {"id": "Corridor-v0", "kwargs": {"wrong": "reward"}, "rest": "refuse"},
-            "with rest=refuse they must agree",
-        ),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "info"}}, "of 3 goals failed: KeyError"),
     ],
 )
@@ -327,17 +322,15 @@ def test_what_an_environment_does_wrong_ends_in_one_sentence_and_its_own_traceba
 def gone(pids: list[int], seconds: float = 5.0) -> bool:
     """Whether these processes end within a few seconds."""
     end = time.monotonic() + seconds
-    while any(alive(pid) for pid in pids) and time.monotonic() < end:
+    while (left := any(map(alive, pids))) and time.monotonic() < end:
         time.sleep(0.02)
-    return not any(alive(pid) for pid in pids)
+    return not left
 
 
 def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def cell() -> CellSpec:
@@ -349,14 +342,10 @@ def cell() -> CellSpec:
 
 def children(pid: int) -> list[int]:
     """Processes that step environments for this one."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            tracks = b"resource_tracker" in (stat.parent / "cmdline").read_bytes()
-            if int(fields[1]) == pid and not tracks:
-                found.append(int(stat.parent.name))
-    return sorted(found)
+    with suppress(psutil.NoSuchProcess):
+        found = psutil.Process(pid).children()
+        return sorted(one.pid for one in found if "resource_tracker" not in str(one.cmdline()))
+    return []
 
 
 def test_evaluation_plays_all_its_episodes():
@@ -381,9 +370,7 @@ def test_processor_time_of_all_workers_counts():
     for _ in range(10):
         runs.iterate()
     counted = runs.env.cpu_seconds()
-    stats = [Path(f"/proc/{pid}/stat").read_text() for pid in pids_of(runs.env)]
-    fields = [stat.rpartition(")")[2].split() for stat in stats]
-    kernel = [(int(x[11]) + int(x[12])) / os.sysconf("SC_CLK_TCK") for x in fields]
+    kernel = [sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids_of(runs.env)]
     assert counted == pytest.approx(sum(kernel), abs=0.05)
     assert counted > 1.5 * max(kernel)
     assert float(runs.clock.cpu.sum()) >= counted - before > 0
