@@ -524,26 +524,10 @@ def test_goals_of_other_integers_are_refused():
 def test_infos_of_a_vector_environment_are_each_one_s_own(n):
     """Of one environment, too."""
 
-    class Costly(gymnasium.Env):
-        observation_space = Dict(
-            {key: gymnasium.spaces.Box(-9, 9, (1,)) for key in ("achieved_goal", "desired_goal")},
-            observation=gymnasium.spaces.Box(0, 1, (1,)),
-        )
-        action_space = gymnasium.spaces.Discrete(2)
-
-        def obs(self):
-            goal, rest = np.ones(1, np.float32), np.zeros(1, np.float32)
-            return {"achieved_goal": self.x.copy(), "desired_goal": goal, "observation": rest}
-
-        def reset(self, *, seed=None, options=None):
-            super().reset(seed=seed)
-            self.x = np.zeros(1, np.float32)
-            return self.obs(), {}
-
+    class Costly(Line):
         def step(self, action):
-            self.x = self.x + 1
-            reward = float(self.compute_reward(self.x[None], np.ones((1, 1)), [{"cost": 2.0}])[0])
-            return self.obs(), reward, False, bool(self.x[0] > 2), {"cost": 2.0}
+            obs, *_ = super().step(action)
+            return obs, -2.0 - abs(float(self.at[0]) - 1), False, self.at[0] > 2, {"cost": 2.0}
 
         def compute_reward(self, achieved, desired, infos):
             return -np.abs(achieved - desired)[..., 0] - np.array([i["cost"] for i in infos])
@@ -554,12 +538,12 @@ def test_infos_of_a_vector_environment_are_each_one_s_own(n):
     )
     obs, _ = env.reset(seed=0)
     for _ in range(3):
-        after, *rest, info = env.step(np.zeros(n, int))
-        buffer.add(obs, np.zeros(n, int), rest[0], after, *rest[1:], info)
+        after, *rest, info = env.step(np.ones((n, 1)))
+        buffer.add(obs, np.ones((n, 1)), rest[0], after, *rest[1:], info)
         obs = after
     found = buffer.sample(32)
-    assert set(found.rewards + np.abs(found.next_obs["achieved_goal"][:, 0]
-               - found.obs["desired_goal"][:, 0])) == {-2}  # fmt: skip
+    gap = found.next_obs["achieved_goal"] - found.obs["desired_goal"]
+    assert set(found.rewards + np.abs(gap[:, 0])) == {-2}
 
 
 def test_the_pieces_of_a_long_episode_are_no_resets():
