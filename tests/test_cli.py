@@ -200,10 +200,8 @@ def test_settings_are_listed(tmp_path):
     }
     assert not list(tmp_path.iterdir()), "nothing is trained"
     wrong = hindsight("train", "foo=1", cwd=tmp_path)
-    assert (
-        "unknown option 'foo'; hindsight train --algorithm ppo --settings lists them"
-        in wrong.stderr
-    )
+    said = "unknown option 'foo'; hindsight train --algorithm ppo --settings lists them"
+    assert said in wrong.stderr
 
 
 def test_the_suggested_command_fits_how_it_was_started(trained, monkeypatch):

@@ -88,18 +88,16 @@ def test_their_words(theirs, ours):
 
 def test_noise_of_an_algorithm_that_explores_by_noise():
     assert TD3(ENV, action_noise=NOISE).spec.algorithm.exploration_noise == 0.25
-    assert (
-        DQN("BitFlipping-v0", target_update_interval=1).spec.algorithm.target_update_interval == 1
-    )
+    dqn = DQN("BitFlipping-v0", target_update_interval=1)
+    assert dqn.spec.algorithm.target_update_interval == 1
 
 
 @pytest.mark.parametrize("wrap", [lambda env: env, VecMonitor])
 def test_the_environments_of_a_vector_environment(wrap):
     model = sac(wrap(make_vec_env(ENV, 3, env_kwargs={"max_speed": 0.5})))
     assert model.spec.environment.id == ENV and model.spec.environment.max_speed == 0.5
-    assert (
-        model.spec.algorithm.n_envs == 3 and sac(gymnasium.make_vec(ENV, 2)).spec.algorithm.n_envs
-    )
+    assert model.spec.algorithm.n_envs == 3
+    assert sac(gymnasium.make_vec(ENV, 2)).spec.algorithm.n_envs == 2
     keyword = SAC(policy="MultiInputPolicy", env=make_vec_env(ENV, 2), n_envs=5, **SMALL)
     assert keyword.spec.algorithm.n_envs == 5
 

@@ -302,12 +302,19 @@ class Uncopied(Corridor):
         (lambda: small().learn(9, callback=[None, 5]), "callback: 5 is not allowed"),
         (lambda: small().evaluate(0), "episodes: 0 is not allowed"),
         (lambda: small().policy(5), r"run: 5 is not allowed; choose from \[0, 1\]"),
+        (lambda: small().evaluate(1, seed=-1), "seed: -1 is not allowed"),
+        (lambda: small().evaluate(1, seed=None), "seed: None is not allowed"),
+        (lambda: small().parameters([0]), r"run: \[0\] is not allowed; choose from"),
+        (lambda: small().parameters(which={}), "which: {} is not allowed; choose from best, last"),
+        (lambda: small(env_kwargs=3), "env_kwargs: 3 is not allowed; it must be a dict"),
+        (lambda: small(preset=3), "unknown preset 3"),
+        (lambda: small(lambda: 1 / 0), "failed: ZeroDivisionError: division by zero"),
     ],
 )
 def test_an_invalid_argument_is_an_error_of_one_sentence(make, words):
-    with pytest.raises(SpecError, match=words) as caught:
+    with pytest.raises((SpecError, EnvironmentFailure), match=words) as caught:
         make()
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value).split("\n\nTraceback")[0]
 
 
 def test_a_refused_preset_makes_no_environment():
@@ -347,9 +354,8 @@ def test_only_one_call_of_learn_at_a_time():
 
     model.learn(60, callback=callback)
     assert refused == ["this model is learning already: wait until that call of learn ends"] * 2
-    assert (
-        len(model.curves().query("phase == 'train'")) == 4 and model.learn(30).num_timesteps == 90
-    )
+    assert len(model.curves().query("phase == 'train'")) == 4
+    assert model.learn(30).num_timesteps == 90
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -504,17 +510,3 @@ def test_importing_the_package_imports_nothing_large():
     assert hindsight.__version__[0].isdigit()
     with pytest.raises(AttributeError, match="no attribute 'A2C'"):
         _ = hindsight.A2C
-
-
-@pytest.mark.parametrize("call, words", [
-    (lambda model: model.evaluate(1, seed=-1), "seed: -1 is not allowed"),
-    (lambda model: model.evaluate(1, seed=None), "seed: None is not allowed"),
-    (lambda model: model.parameters([0]), r"run: \[0\] is not allowed; choose from"),
-    (lambda model: model.parameters(which={}), "which: {} is not allowed; choose from best, last"),
-    (lambda _: SAC("Corridor-v0", env_kwargs=3), "env_kwargs: 3 is not allowed; it must be a dict"),
-    (lambda _: SAC("Corridor-v0", preset=3), "unknown preset 3"),
-    (lambda _: SAC(lambda: 1 / 0), "failed: ZeroDivisionError: division by zero"),
-])  # fmt: skip
-def test_a_wrong_argument_is_one_sentence(call, words):
-    with pytest.raises((SpecError, EnvironmentFailure), match=words):
-        call(small())
