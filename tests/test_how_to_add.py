@@ -271,10 +271,11 @@ def test_an_off_policy_algorithm(package):
         "wide = cell.model_copy(update={'algorithm':\n"
         "    cell.algorithm.model_copy(update={'n_quantiles': 7})})\n"
         "assert agent_of(wide).q.sizes[-1] == 3 * 7 and wide.hash != cell.hash\n"
-        "model = QRDQN('BitFlipping-v0', env_kwargs={'n_bits': 3}, n_quantiles=7, seeds=2)\n"
-        "model.learn(3000)\n"
-        "assert model.evaluate(episodes=20)['success_rate'].mean() > 0.5\n",
-    )
+        "model = QRDQN('BitFlipping-v0', env_kwargs={'n_bits': 3}, n_quantiles=7, seeds=2,\n"
+        "    log_interval=250, learning_starts=50)\n"
+        "before = model.parameters().clone()\n"
+        "assert (model.learn(250).parameters() != before).any()\n",
+    )  # that it learns to solve a task is one of the contracts
     assert columns["loss"][0] > 0
     keeps_its_contracts(package, "algorithms", "qrdqn")
 
