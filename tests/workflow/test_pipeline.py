@@ -273,20 +273,14 @@ def test_tables_of_another_clones_code_are_not_shown_as_this_ones(project, sourc
     (tables,) = (name for name in asked.experiments if name == "grid_size")
     made = project / asked.tables / tables
     kept = shutil.copytree(made, project.parent / "tables")
-    ran = in_copy(
-        project, "hindsight", "summarise", str(asked.plan_of(tables)), "--out", asked.tables
-    )
-    assert (
-        ran.returncode == 0
-        and (made / "summary.csv").read_text() != (kept / "summary.csv").read_text()
-    )
+    command = "summarise", str(asked.plan_of(tables)), "--out", asked.tables
+    assert in_copy(project, "hindsight", *command).returncode == 0
+    assert (made / "summary.csv").read_text() != (kept / "summary.csv").read_text()
     edited(source / "analysis/summarise.py", "\nLEVEL = 0.1", "\nLEVEL = 0.8")
     try:
         assert planned(project)["tables"] == 1
         # And a job refuses code that changed since it was planned.
-        planned_for = ("--code", "0123456789ab")
-        plan = str(asked.plan_of(tables))
-        ran = in_copy(project, "hindsight", "summarise", plan, "--out", asked.tables, *planned_for)
+        ran = in_copy(project, "hindsight", *command, "--code", "0123456789ab")
         assert ran.returncode == 1 and "the source code changed after this run" in ran.stdout
     finally:
         shutil.rmtree(made)
