@@ -172,9 +172,13 @@ class Cells:
         table = table.loc[fidelity].astype(float)
         return table.assign(log=np.log2(table[["first", "last"]].min(axis=1)))
 
+    def steps_of_runs(self) -> pd.Series:
+        """Steps to a return of 0.8, of every run."""
+        return self.each(lambda run: learned(run)[0])
+
     def steps(self) -> pd.Series:
         """Median steps to a return of 0.8, by place."""
-        return self.each(lambda run: learned(run)[0]).groupby(PLACE).median()
+        return self.steps_of_runs().groupby(PLACE).median()
 
     def last_tests(self) -> pd.Series:
         """Success without random actions at the end, of every run."""

@@ -33,14 +33,26 @@ def test_sac_that_stops_early(findings, cells, verdicts):
     goes_on = highest[~highest.index.isin(UNLEARNED)]
     p1, p2b, p3a = ([verdicts[claim, fidelity].measured for fidelity in FIDELITIES]
                     for claim in ("P1", "P2b", "P3a"))  # fmt: skip
+    alone = learning_by_start(cells("sac_without_test").steps_of_runs()["released"])
+    usual = runs.steps_of_runs()["described", "SAC-HER"]
+    usual = learning_by_start(usual.where(usual <= 100_000, np.inf))
     holds(
         findings, "SAC looks worse in the authors' code", 13,
         stopped["SAC-HER"].sum(), stopped["SAC-HER"].size, stopped["SAC"].sum(),
         thousands(ends.median()), f"{returns[stopped]['SAC-HER'].median():.2f}",
         f"{np.floor(100 * goes_on.min()) / 100:.2f}", goes_on.size, len(UNLEARNED),
         *(measured.behind for measured in p2b), *(measured.ahead for measured in p2b),
+        "8 100,000", *alone, *usual,
     )  # fmt: skip
     assert {m.value for m in p1} == {m.ahead for m in p3a} == {10}
+
+
+def learning_by_start(steps: pd.Series) -> list[int]:
+    """How many runs learn, and of how many, from random and from fixed starts."""
+    learns = np.isfinite(steps).groupby(
+        steps.index.get_level_values("condition").str.split().str[0]
+    )
+    return [int(x) for start in ("random", "apart") for x in learns.agg(["sum", "size"]).loc[start]]
 
 
 def test_learning_rates(findings, cells):
@@ -54,7 +66,7 @@ def test_learning_rates(findings, cells):
     close = returns[rates == 3]
     worst = returns.clip(lower=0.005)
     worst = worst.max(axis=1) / worst.min(axis=1) - 1
-    learns = np.isfinite(runs.each(lambda run: learned(run)[0])["released", "PPO"])
+    learns = np.isfinite(runs.steps_of_runs()["released", "PPO"])
     learns = learns[:, worst.idxmax()].groupby("level")
     curves = runs.curves()
     early = {
@@ -156,9 +168,13 @@ def test_does_the_small_network_matter(findings, cells):
     without = cells("papers_kl_limit").under("described")
     unlimited = savings_of_runs(without, " (3 × 512), no limit")
     shares = [100 * one[1] for own in unlimited.values() for one in own]
-    assert [len(own) for own in unlimited.values()] == [2, 1]
-    assert np.isinf([steps_of(without, f"{arm} (3 × 512), no limit", "random straight_away")
-                     for arm in ("PPO-HER", "PPO-HER-2-PPO")]).all()  # fmt: skip
+    switched = {condition.split()[1]: len(own) for condition, own in unlimited.items()}
+    assert switched == {"static": 2, "repel": 1, "straight_away": 1}
+    learns_there = [
+        np.isfinite(steps_of(without, f"{arm} (3 × 512), no limit", f"random {prey}")).sum()
+        for prey in ("repel", "straight_away") for arm in ("PPO-HER", "PPO-HER-2-PPO")
+    ]  # fmt: skip
+    assert learns_there == [0, 1, 0, 0]
     holds(
         findings, "Does the small network matter?", done[0], 640, *done[1:], 320,
         "8 500,000 1,000,000", percents(later[0].mean()),
@@ -235,7 +251,11 @@ def test_mixing_in_failures(findings, cells):
         by_share = entropies[fidelity].groupby("level").mean()
         rank = scipy.stats.spearmanr(by_share, area[fidelity].groupby("level").mean()).statistic
         entropy += [f"+{rank:.2f}", percents(float(by_share.idxmax())), f"{by_share.max():.2f}"]
-    bits = cells("s_ratio_elsewhere").last_tests()["described"].groupby("level").mean()
+    elsewhere = cells("s_ratio_elsewhere")
+    bits = elsewhere.last_tests()["described"].xs("BitFlipping", level="condition")
+    bits = bits.groupby("level").mean()
+    arm_steps = elsewhere.each(lambda run: reached(run, 0.95))["described"]
+    arm_steps = arm_steps.xs("FetchReach", level="condition").groupby("level").median()
     holds(
         findings, "Where mixing in failures helps", "500,000", "1,000,000", *table,
         *(percents(min(own), max(own)) for own in zip(*ends, strict=True)),
@@ -247,6 +267,9 @@ def test_mixing_in_failures(findings, cells):
         "70%", f"{-100 * most.min():.0f}", "50%", *(f"{-100 * own:.0f}" for own in clear),
         *(percents(*own) for own in spans), "80 90%",
         percents(*bits.index.get_level_values("level").astype(float)), percents(*bits), "8 100,000",
+        "95%",
+        *(f"{thousands(n)} {percents(float(level))}" for level, n in arm_steps.items()),
+        "4 100,000",
         *entropy,
     )  # fmt: skip
     assert set(most.index[most > 0]) == set(STALLED)
@@ -258,7 +281,7 @@ def test_mixing_in_failures(findings, cells):
 def test_when_hindsight_should_be_switched_off(findings, cells):
     stop, always, stopped = cells("stop_her"), "PPO-HER", "PPO-HER-2-PPO"
     saved = [saved_by_switching(stop.under(fidelity)).mean() for fidelity in FIDELITIES]
-    learns = np.isfinite(stop.each(lambda run: learned(run)[0])).groupby(["arm", "condition"])
+    learns = np.isfinite(stop.steps_of_runs()).groupby(["arm", "condition"])
     ends = [wide.index[wide.median(axis=1) >= 0.95 - EPSILON][0] for place, wide
             in stop.curves().items() if place[1] == stopped and place[3] in STALLED]  # fmt: skip
     switch = cells("switch_off")
@@ -371,6 +394,7 @@ def test_other_systems(findings, cells):
     theirs = "the notebook's DDPG + HER"
     flips = cells("bit_flipping").last_tests()["described"].groupby(["arm", "level"]).mean()
     her = flips["DQN + HER"]
+    long = cells("bit_flipping_long").last_tests()["described"].groupby("arm").mean()
     bits, point = (
         cells(name).over_training().groupby("level").mean()
         for name in ("bit_strategies", "reach_strategies")
@@ -381,7 +405,7 @@ def test_other_systems(findings, cells):
         findings, "Other systems' results replicate on two tasks",
         "12% 25 150", percents(early[theirs]), 16, percents(late[theirs]),
         percents(late["DDPG + HER"]), percents(late["DDPG"]),
-        "5 15 20", 8, "20,000",
+        "5 15 20", 8, "20,000", "10 100", percents(long["DQN"]), "8 15,000",
         percents(bits.max()), percents(point.max()),
         percents(*(means["random"] for means in strategies)), 8,
         8, *(percents(ppo["BitFlipping", arm]) for arm in ("PPO-HER", "PPO")), 8,
@@ -390,6 +414,7 @@ def test_other_systems(findings, cells):
     assert flips["DQN", "5"] == 1 and flips["DQN"].drop("5").max() < 0.01
     assert her["15"] == 1 and 0.4 < her["20"] < 0.6 and her["30"] == 0
     assert (flips["DQN + HER + PER"] - her).abs().max() < 0.02
+    assert long["DQN + HER"] == long["DQN + HER + PER"] == 1 and long["DQN + PER"] == long["DQN"]
     assert (bits.idxmax(), point.idxmax()) == ("future 1", "episode 8")
     assert {means.idxmin() for means in strategies} == {"random"}
     assert ppo["PointReach", "PPO-HER"] == 0
