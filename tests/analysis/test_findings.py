@@ -96,12 +96,15 @@ def test_which_should_i_use(findings, plans, cells, tested):
         1, np.isinf(warm).sum(), warm.size, "0 15", short, "95%", "500,000 150,000 200,000",
     )  # fmt: skip
     span = thousands(cold.min(), cold.max())
+    without_test = cells("sac_without_test").under("released")
+    alone = [steps_of(without_test, "SAC-HER", start) for start in ("apart", "random")]
     timed = [43.9, 49.1, 45.5, 46.6, 45.8]  # by hand, as the plan says
     limited = saved_by_switching(cells("kl_limit").under("described"), ", KL 0.005")["updates"]
     assert (limited >= 0.2).sum() == 3 and limited.size == 12
     holds(
         plans, "What came out so far", 1, 0.01, cold.size + moved.size, span, 0.01,
-        1, np.isinf(warm).sum(), warm.size, same.size, (same > 100_000).sum(), 2, 0.005,
+        1, np.isinf(warm).sum(), warm.size, same.size, (same > 100_000).sum(),
+        *(f"{np.isinf(own).sum()} {own.size}" for own in alone), 2, 0.005,
         "20%", percents(limited.mean()), "20%", "2 3 4", percents(saved_by_failed(cells)[0]),
         *timed[:-1], f"{timed[-1]}%", f"{np.std(timed, ddof=1):.1f}",
         percents(np.mean(timed) / 100),
@@ -109,7 +112,6 @@ def test_which_should_i_use(findings, plans, cells, tested):
         384, "0.94 1.11", 4, 48, "0.86 1.24 1.17 1.24",  # beside cells with `failed`, now replaced
         percents(maze["recipe"], 0.27), percents(maze["recipe (whole)"], 0.65),
         "47,000 57,000",  # by hand
-        4,
     )  # fmt: skip
     assert (
         same.groupby(level=0).size().index.tolist() == warm.groupby(level=0).size().index.tolist()

@@ -255,7 +255,9 @@ def test_mixing_in_failures(findings, cells):
     bits = elsewhere.last_tests()["described"].xs("BitFlipping", level="condition")
     bits = bits.groupby("level").mean()
     arm_steps = elsewhere.each(lambda run: reached(run, 0.95))["described"]
-    arm_steps = arm_steps.xs("FetchReach", level="condition").groupby("level").median()
+    arm_steps = arm_steps.xs("FetchReach", level="condition")
+    assert np.isinf(arm_steps.xs("1.0", level="level")).sum() == 2 == len(arm_steps) // 8
+    arm_steps = arm_steps.groupby("level").median()
     holds(
         findings, "Where mixing in failures helps", "500,000", "1,000,000", *table,
         *(percents(min(own), max(own)) for own in zip(*ends, strict=True)),
@@ -267,9 +269,8 @@ def test_mixing_in_failures(findings, cells):
         "70%", f"{-100 * most.min():.0f}", "50%", *(f"{-100 * own:.0f}" for own in clear),
         *(percents(*own) for own in spans), "80 90%",
         percents(*bits.index.get_level_values("level").astype(float)), percents(*bits), "8 100,000",
-        "95%",
-        *(f"{thousands(n)} {percents(float(level))}" for level, n in arm_steps.items()),
-        "4 100,000",
+        "95%", *(f"{thousands(n)} {percents(float(x))}" for x, n in arm_steps.items() if x != "1.0"),
+        "100,000",
         *entropy,
     )  # fmt: skip
     assert set(most.index[most > 0]) == set(STALLED)
@@ -414,7 +415,7 @@ def test_other_systems(findings, cells):
     assert flips["DQN", "5"] == 1 and flips["DQN"].drop("5").max() < 0.01
     assert her["15"] == 1 and 0.4 < her["20"] < 0.6 and her["30"] == 0
     assert (flips["DQN + HER + PER"] - her).abs().max() < 0.02
-    assert long["DQN + HER"] == long["DQN + HER + PER"] == 1 and long["DQN + PER"] == long["DQN"]
+    assert long["DQN + HER"] == long["DQN + HER + PER"] == 1 and long["DQN + PER"] < 0.005
     assert (bits.idxmax(), point.idxmax()) == ("future 1", "episode 8")
     assert {means.idxmin() for means in strategies} == {"random"}
     assert ppo["PointReach", "PPO-HER"] == 0
