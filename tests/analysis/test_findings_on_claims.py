@@ -254,6 +254,7 @@ def test_mixing_in_failures(findings, cells):
     elsewhere = cells("s_ratio_elsewhere")
     bits = elsewhere.last_tests()["described"].xs("BitFlipping", level="condition")
     bits = bits.groupby("level").mean()
+    hers = cells("recipe_elsewhere").each(lambda run: reached(run, 0.95))["described", "PPO-HER"]
     arm_steps = elsewhere.each(lambda run: reached(run, 0.95))["described"]
     arm_steps = arm_steps.xs("FetchReach", level="condition")
     assert np.isinf(arm_steps.xs("1.0", level="level")).sum() == 2 == len(arm_steps) // 8
@@ -270,7 +271,7 @@ def test_mixing_in_failures(findings, cells):
         *(percents(*own) for own in spans), "80 90%",
         percents(*bits.index.get_level_values("level").astype(float)), percents(*bits), "8 100,000",
         "95%", *(f"{thousands(n)} {percents(float(x))}" for x, n in arm_steps[:-1].items()),
-        "100,000",
+        "100,000", thousands(hers.xs("FetchReach", level="condition").median()),
         *entropy,
     )  # fmt: skip
     assert set(most.index[most > 0]) == set(STALLED)
