@@ -271,7 +271,7 @@ def test_mixing_in_failures(findings, cells):
         *(percents(*own) for own in spans), "80 90%",
         percents(*bits.index.get_level_values("level").astype(float)), percents(*bits), "8 100,000",
         "95%", *(f"{thousands(n)} {percents(float(x))}" for x, n in arm_steps[:-1].items()),
-        "100,000", thousands(hers.xs("FetchReach", level="condition").median()),
+        thousands(hers.xs("FetchReach", level="condition").median()), "100,000",
         *entropy,
     )  # fmt: skip
     assert set(most.index[most > 0]) == set(STALLED)

@@ -36,7 +36,7 @@ class Verdict:
     verdict: Outcome
     measured: Measured
     network: str = ""  # "": the preset's
-    why: str = ""  # it is not tested
+    why: str = ""  # if it is not tested
     usual: Outcome = "not tested"  # the answer by the claim's own choices
     #: Those by others, by their descriptions, where they can be tested.
     choices: dict[str, Chosen] = field(default_factory=dict)

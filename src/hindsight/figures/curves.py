@@ -45,8 +45,8 @@ class Curve:
 
     x: Array  # [point]
     middle: Array  # [point], the median over seeds
-    low: Array  # [point], the quartiles
-    high: Array
+    low: Array  # [point], the lower quartile
+    high: Array  # [point], the upper quartile
     seeds: list[Array]  # by run, [row, (x, y)]
 
     @property

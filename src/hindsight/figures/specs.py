@@ -45,7 +45,7 @@ class Measure(Spec):
 
     column: str
     label: str
-    #: Of parquet, but m_c, which has a row per cell and is CSV.
+    #: All are Parquet files but m_c, a CSV file with a row per cell.
     table: Literal["seed_curves", "evaluations", "runs", "m_c"]
     limits: Interval | None = None  # of the axis; None: fit to the data
     log: bool = False
@@ -72,7 +72,8 @@ class FigureSpec(Spec):
     rows: Annotated[tuple[str, ...], ONCE] = ("spawn",)
     columns: str = "prey"
     lines: str = "arm"
-    roles: Annotated[tuple[Role, ...], ONCE] = ()  # of the entries to show; () for all
+    #: The entries to show; () for all.
+    roles: Annotated[tuple[Role, ...], ONCE] = ()
     arms: Annotated[tuple[str, ...], ONCE] = ()
     places: Annotated[tuple[str, ...], ONCE] = ()
     alone: tuple[Any, ...] = ()  # key and value of entries to show in every row

@@ -285,9 +285,10 @@ class Model:
         folder = self.tensorboard_log if tensorboard is None else tensorboard
         several = callback if isinstance(callback, Sequence) else [callback]
         callbacks = [each for each in several if each is not None]
-        of_sb3: list[Any] = [each for each in callbacks if hasattr(each, "on_step")]
+        of_sb3: list[Any] = []
         for i, each in enumerate(callbacks):
             if hasattr(each, "on_step"):
+                of_sb3.append(each)
                 callbacks[i] = called_after(each, self)
             elif not callable(each):
                 raise SpecError(

@@ -132,24 +132,26 @@ def failure_goals(
     )  # [episode, point, goal]; a shorter episode repeats its last point
     # The n-th episode of a run uses the n-th row of the run's draws, whatever the other runs do.
     each = torch.bincount(run, minlength=rollout.rewards.shape[0])
-    nth = torch.arange(len(run), device=run.device) - (each.cumsum(0) - each)[run]
+    before = (each.cumsum(0) - each)[run]  # episodes of the runs before
+    nth = torch.arange(len(run), device=run.device) - before
     uniform = draw(int(each.max()), TRIES, g)
     goals, found = points[:, -1].clone(), torch.zeros_like(run, dtype=torch.bool)
     given = rollout.desired[run, env, start]  # [episode, goal]
     for tries in (slice(0, 8), slice(8, TRIES)):  # few episodes need more than eight
         left = (~found).nonzero()[:, 0]
         numbers = uniform[run[left], nth[left], tries]
-        if spec.failures == "targeted":
+        if not task.goals_known:
+            other = (numbers[..., 0] * each[run[left], None]).long()
+            drawn = given[before[left, None] + other]
+            # Its own goal would only copy a failure once more.
+            fits = (drawn != given[left, None]).any(-1) & ~_reached(task, points[left], drawn)
+        elif spec.failures == "targeted":
             away = spec.failure_distance * task.threshold * direction(numbers)
             drawn = points[left, -1:] + away
-        elif task.goals_known:
-            drawn = task.goals(numbers)
+            fits = _far(task, points[left], drawn)
         else:
-            before = (each.cumsum(0) - each)[run[left], None]
-            drawn = given[before + (numbers[..., 0] * each[run[left], None]).long()]
-        fits = missed(task, points[left], drawn)
-        if not task.goals_known:  # its own goal would only copy a failure once more
-            fits &= (drawn != given[left, None]).any(-1)
+            drawn = task.goals(numbers)
+            fits = _far(task, points[left], drawn)
         first = fits.long().argmax(1)
         goals[left] = drawn[torch.arange(len(left), device=run.device), first]
         found[left] = fits.any(1)
@@ -158,15 +160,22 @@ def failure_goals(
     return at_start, can_fail
 
 
-def missed(task: Task, points: Tensor, goals: Tensor) -> Tensor:
-    """Whether `goals` [episode, try, goal] are possible and reached by no point, [episode, try].
+def _reached(task: Task, points: Tensor, goals: Tensor) -> Tensor:
+    """Whether a point [episode, point, goal] achieves `goals` [episode, try, goal].
 
-    points: [episode, point, goal], achieved goals.
+    Returns [episode, try].
     """
-    if not task.goals_known:
-        shape = (*goals.shape[:2], *points.shape[1:])
-        pair = points[:, None].expand(shape), goals[:, :, None].expand(shape)
-        return ~task.reward(*pair, torch.zeros(shape[:-1], dtype=torch.bool))[1].any(-1)
+    shape = (*goals.shape[:2], *points.shape[1:])
+    pair = points[:, None].expand(shape), goals[:, :, None].expand(shape)
+    never = torch.zeros(shape[:-1], dtype=torch.bool, device=points.device)
+    return task.reward(*pair, never)[1].any(-1)
+
+
+def _far(task: Task, points: Tensor, goals: Tensor) -> Tensor:
+    """Whether `goals` [episode, try, goal] are possible, and near no point [episode, point, goal].
+
+    Returns [episode, try].
+    """
     exact = "donot_use_mm_for_euclid_dist"
     apart = torch.cdist(goals, points, compute_mode=exact).amin(-1)
     # Slightly more than the threshold, because the reward's distance is rounded differently.

@@ -68,10 +68,10 @@ class OffPolicyRuns(Runs):
         )
         size = min(self.algorithm.buffer_size, self.spec.steps + self.rollout_steps)
         sizes = (len(self.seeds), self.algorithm.n_envs, size, row, relabelling)
-        kind = partial(PrioritizedReplayBuffer, alpha=replay.alpha) if replay.prioritized else None
-        buffer = (kind or ReplayBuffer)(
-            *sizes, discrete_actions=bool(env.n_choices), device=self.device
-        )
+        kind: Any = ReplayBuffer
+        if replay.prioritized:
+            kind = partial(PrioritizedReplayBuffer, alpha=replay.alpha)
+        buffer = kind(*sizes, discrete_actions=bool(env.n_choices), device=self.device)
         if buffer.longest < (limit := self.spec.environment.step_limit):
             print(
                 f"buffer_size: an environment's share of {size:,} steps holds episodes of up to "

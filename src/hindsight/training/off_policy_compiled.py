@@ -192,8 +192,8 @@ class Draws(NamedTuple):
     random_actions: Numbers
     at_random: NDArray[np.bool_]  # [env, step], whether the random action is taken
     due: NDArray[np.bool_]  # [step], whether updates follow
-    batches: NDArray[np.float64]  # [update, sample, 3], and [step]; see `sample`
-    betas: NDArray[np.float64]
+    batches: NDArray[np.float64]  # [update, sample, 3]; see `sample`
+    betas: NDArray[np.float64]  # [step]; see `sample`
     updates: Numbers  # [update, number, action], the updates' noise
 
 
