@@ -28,6 +28,7 @@ from stable_baselines3.common.callbacks import (  # noqa: E402
     StopTrainingOnMaxEpisodes,
 )
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
+from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
 from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
 from stable_baselines3.common.vec_env import (  # noqa: E402
@@ -306,7 +307,7 @@ def test_their_policy_is_exported(saved):
 
 def test_a_vector_environment_of_theirs_without_monitors():
     """Its environments are of that package, too."""
-    make = lambda: sb3.common.envs.BitFlippingEnv(n_bits=4, continuous=False, max_steps=4)  # noqa: E731
+    make = lambda: BitFlippingEnv(n_bits=4, continuous=False, max_steps=4)  # noqa: E731
     for env in (make_vec_env(make, 2), DummyVecEnv([make, make])):
         model = DQN("MultiInputPolicy", env, seed=0, terminates="goal", **SMALL)
         assert model.spec.algorithm.n_envs == 2 and model.learn(120).num_timesteps >= 120
