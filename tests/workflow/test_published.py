@@ -37,3 +37,15 @@ def test_a_subtitle_counts_only_what_its_figure_shows(published_project):
     maze = figure_of("recipe_maze_described", published_project / "results/tables/published")
     said = " ".join(" ".join(text.get_text() for text in maze.texts).split())
     assert "described fidelity · 4 seeds · SAC-HER: 30,000 steps · line" in said
+
+
+def test_no_panel_of_another_task_is_empty(published_project):
+    """Their returns have other scales than predator-prey's."""
+    for experiment in ("dense_reach", "s_ratio_elsewhere", "bit_flipping_long"):
+        figure = figure_of(
+            f"curves_{experiment}_described", published_project / "results/tables/published"
+        )
+        for ax in figure.axes:
+            low, high = ax.get_ylim()
+            shown = [y for line in ax.lines for y in line.get_ydata() if low <= y <= high]
+            assert len(shown) > 10
