@@ -6,7 +6,6 @@ and a changed, added or swapped number fails. Settings (budgets, seeds, what the
 listed as they are.
 """
 
-import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -90,7 +89,7 @@ def test_which_should_i_use(findings, plans, cells, tested):
         seconds(cold_minutes.median()), never(pd.concat([cold, moved])),
         0.01, thousands(*(own.median() for own in later)), never(pd.concat(later)), 0.8, "2 4",
         1, fixed.sum(), 0.01, np.isfinite(cold).sum(), thousands(cold.max()), moved.size,
-        "8 40,000", thousands(moved.max()),
+        thousands(moved.max()),
         4, pd.concat(later).size, 8, thousands(pd.concat(later).max()),
         sum(failing[future, start] for start in ("random", "apart")), "95%",
         1, np.isinf(warm).sum(), warm.size, "0 15", short, "95%", "500,000 150,000 200,000",
@@ -157,15 +156,15 @@ def test_why_it_works(findings, tested):
         f"{sigma[lowest]:.1f} {lowest // 1000},000 {sigma[end]:.1f} {returns['PPO-HER']:.2f}",
         percents(np.median(last_by(hers, end))),
         f"{near('push', resting, 100_000):.3f} 100,000",
-        *(f"{near(parts[0], failed, step):.2f}" for step in (30_000, end)),
-        f"{returns['failed']:.2f}",
-        f"{np.exp(near('log_std', weighted, 100_000)):.2f} 100,000 {returns['weighted']:.2f}",
+        f"{near(parts[0], failed, end):.2f} {returns['failed']:.2f} {returns['weighted']:.2f}",
         f"{near('return_mean', runs[RECIPE], 100_000):.2f} 100,000",
         f"{near('return_mean', hers, 100_000):.2f}",
         1, f"{near(parts[2], failed, end):.2f}",
     )  # fmt: skip
     assert near("log_std", resting, 100_000) < near("log_std", resting, 30_000)
-    assert near("log_std", weighted, end) > near("log_std", weighted, 100_000)
+    assert near("log_std", weighted, 100_000) < min(
+        near("log_std", weighted, step) for step in (30_000, end)
+    )
     assert near("push", weighted, end) > near("push", hers, end)
     assert near("log_std", weighted, end) < near("log_std", hers, end)
 
@@ -188,15 +187,16 @@ def test_what_else_would_do(findings, cells):
         findings, "What else would do", 2019, 0.5,
         thousands(*(steps_of(runs, dense, start).median() for start in ("random", "apart"))),
         never(steps_of(runs, dense)), len(falls), np.isinf(steps["GCSL"]).sum(),
-        np.isinf(steps["GCSL"][falls]).sum(), never(steps_of(runs, "GCSL")),
-        *(percents(min(own), max(own)) for own in caught),
+        np.isinf(steps["GCSL"][falls]).sum(),
+        *(percents(min(own), max(own)) for own in caught), never(steps_of(runs, "GCSL")),
         0.5, *(f"{last(fixed, c, 'train', 'return_mean'):.2f}" for c in STALLED),
         never(steps_of(runs, fixed)),
-        thousands(*steps.loc[["random static", "random attract"]].stack()),
+        thousands(*steps.loc["random static"]),
         percents(*(last(fixed, c) for c in STALLED)), 0.5,
         percents(*(last("PPO-HER", c) for c in STALLED)),
         1, f"{z[0]:.2f} {z[1]:.2f}", 0.5,
     )  # fmt: skip
+    assert steps.loc["random attract", "GCSL"] < steps.loc["random attract", "PPO-HER"]
 
 
 def test_how_the_recipe_was_chosen_and_tested(findings, cells, tested):
@@ -209,17 +209,17 @@ def test_how_the_recipe_was_chosen_and_tested(findings, cells, tested):
     gaps = [(logs[arm] - logs[RECIPE]).groupby(level=0).mean() for arm in columns[:2]]
     hardest = gaps[0].index.isin(HARDEST)
     better = table[CHOSEN] - table[RECIPE]
-    learns = {arm: np.isfinite(steps_of(tested, arm)) for arm in columns}
+    less, span = saved_by_failed(cells)
     holds(
         findings, "Which recipe, and how it is chosen", 1, "100 107",
         *(f"{choice[arm]:,.0f}" for arm in (CHOSEN, RECIPE, "switched off")),
-        percents(saved_by_failed(cells)[0]),
-        learns[RECIPE].sum(), "95%", short["PPO-HER"], short["PPO"], learns["switched off"].sum(),
-        16, thousands(*table.loc[HARDEST, columns].stack()).replace(",000", ""),
+        percents(less), f"{100 * span[0]:.0f}", percents(span[1]),
+        np.isfinite(steps_of(tested, RECIPE)).sum(), "95%",
+        16, thousands(*table.loc[HARDEST, columns[:-1]].stack()).replace(",000", ""),
         *(f"{2 ** own[there].mean():.2f}" for there in (hardest, ~hardest) for own in gaps),
     )  # fmt: skip
     assert min(choice, key=lambda arm: choice[arm]) == CHOSEN
-    assert learns[RECIPE].all() and learns["switched off"].all() and short[RECIPE] == 0
+    assert np.isfinite(steps_of(tested, RECIPE)).all() and short[RECIPE] == 0
     assert (better[HARDEST] >= 0).all() and np.isinf(table.loc[HARDEST, "PPO"]).all()
 
 
@@ -237,14 +237,10 @@ def test_the_recipe_on_other_tasks(findings, cells):
                 table += [lost, len(first)] if 0 < lost < len(first) / 2 else []
     ends = cells("recipe_elsewhere").last_tests()["described"][:, "", "PointMaze"].groupby("arm")
     whole = ["PPO-HER (whole)", "recipe (whole)"]
-    point = {arm: [np.isfinite(reached(run, 0.95)) for run in runs[arm, "", "PointReach"].values()]
-             for arm in ("recipe (inside)", "PPO-HER (cut, inside)")}  # fmt: skip
     holds(
-        findings, "On other tasks",
-        *(n for own in point.values() for n in (sum(own), len(own))), "95%", *table,
-        "39 47 2", "4 8", "4", "4 150000",  # PandaReach, by hand
+        findings, "On other tasks", "95%", *table,
+        "39 47 2", "4 8", "4 150000",  # PandaReach, by hand
         "150,000", *map(percents, ends.median()[["PPO", "PPO-HER", "recipe", *whole]]),
-        percents(*ends.mean()[whole]), percents(ends.mean()["PPO"]),
     )  # fmt: skip
 
 
@@ -275,7 +271,7 @@ def test_prior_work_on_harder_tasks(findings, cells):
     tasks = dict.fromkeys(task for _, _, task in runs)
     for task in [task for task in tasks if task.startswith(("4", "distance"))]:
         table += re.findall(r"[\d.]+", task) if task.endswith("prey flees") else []
-        for arm in [arm for arm in arms if arm != "recipe, failed only"]:
+        for arm in arms[:3]:
             own = runs[arm, "", task].values()
             steps = [learned(run)[0] for run in own]
             end = np.median([run.train["return_mean"].iloc[-1] for run in own])
@@ -285,18 +281,16 @@ def test_prior_work_on_harder_tasks(findings, cells):
              for arm in arms for task in tasks}  # fmt: skip
     end = {(arm, task): np.median([run.train["return_mean"].iloc[-1]
            for run in runs[arm, "", task].values()]) for arm in arms for task in tasks}  # fmt: skip
-    hers, switching, recipe, failed, per_decision, better = arms
+    hers, switching, recipe, _, per_decision, better = arms
     sums = {arm: sum(learn[arm, task] for task in tasks) for arm in arms}
     n = sum(len(runs[recipe, "", task]) for task in tasks)
-    less, span = saved_by_failed(cells)
     beyond = [task for task in tasks if not task.startswith(("4", "distance"))]
     in_all = [(arm, task) for arm in arms for task in beyond]
     six = [task for task in tasks if task.startswith("6")]
     ends = cells("prior_work").last_tests()["described"].groupby(["arm", "condition"]).mean()
     holds(
-        findings, "On harder tasks, beside prior work", sums[recipe], n, sums[failed],
-        percents(less), f"{100 * span[0]:.0f}", percents(span[1]), "16 300,000",
-        *table, 0.5, sum(learn[place] for place in in_all),
+        findings, "On harder tasks, beside prior work", sums[recipe], n, "16 300,000", *table,
+        sum(learn[place] for place in in_all),
         sum(len(runs[arm, "", task]) for arm, task in in_all),
         *(percents(*(ends[arm, task] for task in six)) for arm in (hers, recipe)),
     )  # fmt: skip
@@ -311,9 +305,7 @@ def test_prior_work_on_harder_tasks(findings, cells):
     assert [task for task in tasks if switches[task]] == ["distance 0.5, prey flees straight away"]
     for task in tasks:
         own = {arm: end[arm, task] for arm in arms}
-        if task in beyond and not task.startswith("half-width"):
-            assert {*sorted(arms, key=own.__getitem__)[-2:]} == {recipe, failed}
-        elif task not in beyond and not switches[task]:
+        if task not in beyond and not switches[task]:
             assert own[per_decision] > own[hers]
         assert own[better] <= own[hers] + 0.05
     # README: "four of fifteen", "where PPO-HER-2-PPO stalls"
@@ -322,30 +314,20 @@ def test_prior_work_on_harder_tasks(findings, cells):
 
 
 def test_other_learning_rates(findings, cells):
-    runs, table = cells("recipe_rates").under("described"), list[object]()
     ends = cells("recipe_rates").last_tests()["described"]
     passed = (ends >= 0.95 - EPSILON).groupby(["level", "arm"]).sum()
-    kept = ends[:, "0.003", STALLED[1]].groupby("arm").mean()
-    arms = ["PPO-HER", "PPO-HER-2-PPO", "recipe", "recipe, failed only"]
-    total = dict.fromkeys(itertools.product(("0.003", "3e-05"), arms), 0)
-    for rate, shown in (("0.003", "0.003"), ("3e-05", "0.00003")):
-        table.append(shown)
-        for condition, arm in itertools.product(HARDEST, arms):
-            own = runs[arm, rate, condition].values()
-            steps = [learned(run)[0] for run in own]
-            end = np.median([run.train["return_mean"].iloc[-1] for run in own])
-            learns = int(np.isfinite(steps).sum())
-            total[rate, arm] += learns
-            if arm != "recipe, failed only":
-                table += [learns, thousands(np.median(steps)) if learns > 4 else f"{end:.2f}"]
+    learns = np.isfinite(cells("recipe_rates").steps_of_runs()["described"])
+    total = learns.groupby(["level", "arm"]).sum()
+    flees = learns[:, "3e-05", STALLED[0]].groupby("arm").sum()
+    arms, failed = ["PPO-HER", "PPO-HER-2-PPO", "recipe"], "recipe, failed only"
     holds(
-        findings, "At other learning rates", 8, "300,000", *table,
-        0.003, total["0.003", "PPO-HER"], 32, total["0.003", "recipe"],
-        passed["0.003", "PPO-HER"], passed["0.003", "recipe"], "95%",
-        percents(kept["PPO-HER"]), percents(kept["recipe"]), "0.00003", total["3e-05", "recipe"],
+        findings, "At other learning rates", "8 300,000 32",
+        0.003, *total["0.003"][arms], "0.00003", *total["3e-05"][arms],
+        0.003, *passed["0.003"][["PPO-HER", "recipe"]], "95%", "0.00003", flees["PPO-HER"], 8,
     )  # fmt: skip
-    assert total["3e-05", "recipe"] == passed["3e-05", "recipe"] == 32
-    assert all(total[rate, arms[2]] == total[rate, arms[3]] for rate in ("0.003", "3e-05"))
+    assert (learns.groupby(["level", "arm"]).size() == 32).all()
+    assert passed["3e-05", "recipe"] == 32 and (flees.drop("PPO-HER") == 8).all()
+    assert all(total[rate, "recipe"] == total[rate, failed] for rate in ("0.003", "3e-05"))
 
 
 def test_the_bullets_of_the_readme(cells, tested):

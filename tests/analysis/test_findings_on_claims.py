@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 import scipy.stats
 
 from tests.analysis.published import (
@@ -17,34 +16,29 @@ from tests.analysis.published import (
     percents,
     reached,
     saved_by_switching,
-    saved_of_sum,
     savings_of_runs,
     steps_of,
     thousands,
 )
 
 
-def test_sac_that_stops_early(findings, cells, verdicts):
+def test_sac_that_stops_early(findings, cells):
     runs = cells("algorithms")
     stopped = runs.each(lambda run: run.about["ended"] == "test")["released"]
     ends = runs.each(lambda run: run.about["end_step"])["released"][stopped]["SAC-HER"]
     returns = runs.each(lambda run: float(run.train["return_mean"].iloc[-1]))["released"]
     highest = runs.highest()["described"]["SAC-HER"].droplevel("level")
     goes_on = highest[~highest.index.isin(UNLEARNED)]
-    p1, p2b, p3a = ([verdicts[claim, fidelity].measured for fidelity in FIDELITIES]
-                    for claim in ("P1", "P2b", "P3a"))  # fmt: skip
     alone = learning_by_start(cells("sac_without_test").steps_of_runs()["released"])
     usual = runs.steps_of_runs()["described", "SAC-HER"]
     usual = learning_by_start(usual.where(usual <= 100_000, np.inf))
     holds(
         findings, "SAC looks worse in the authors' code", 13,
-        stopped["SAC-HER"].sum(), stopped["SAC-HER"].size, stopped["SAC"].sum(),
+        stopped["SAC-HER"].sum(), stopped["SAC-HER"].size,
         thousands(ends.median()), f"{returns[stopped]['SAC-HER'].median():.2f}",
-        f"{np.floor(100 * goes_on.min()) / 100:.2f}", goes_on.size, len(UNLEARNED),
-        *(measured.behind for measured in p2b), *(measured.ahead for measured in p2b),
-        "8 100,000", *alone, *usual,
+        f"{np.floor(100 * goes_on.min()) / 100:.2f}", goes_on.size,
+        *alone, *usual, "100,000",
     )  # fmt: skip
-    assert {m.value for m in p1} == {m.ahead for m in p3a} == {10}
 
 
 def learning_by_start(steps: pd.Series) -> list[int]:
@@ -57,98 +51,63 @@ def learning_by_start(steps: pd.Series) -> list[int]:
 
 def test_learning_rates(findings, cells):
     runs = cells("learning_rate")
-    steps = runs.steps().unstack("level")
-    ppo, her = (steps.loc["described", arm] for arm in ("PPO", "PPO-HER"))
-    slow, quick = ppo["3e-05"], her["3e-05"]
-    learned_at = np.isfinite(ppo).sum()
+    ppo = runs.steps().unstack("level").loc["described", "PPO"]
+    slow = ppo["3e-05"]
+    late = slow[np.isfinite(slow) & np.isinf(ppo["0.0003"])]
     rates = np.isfinite(ppo).sum(axis=1)
-    returns = ((runs.highest() + 1) / 2).unstack("level").loc["released", "PPO"]
-    close = returns[rates == 3]
-    worst = returns.clip(lower=0.005)
-    worst = worst.max(axis=1) / worst.min(axis=1) - 1
-    learns = np.isfinite(runs.steps_of_runs()["released", "PPO"])
-    learns = learns[:, worst.idxmax()].groupby("level")
-    curves = runs.curves()
-    early = {
-        frozenset(place[-1] for place, wide in curves.items() if place[1:3] == ("PPO", rate)
-                  and wide[wide.index <= 500_000].median(axis=1).max() >= 0.8 - EPSILON)
-        for rate in ("0.003", "0.0003", "3e-05")
-    }  # fmt: skip
+    close = ((runs.highest() + 1) / 2).unstack("level").loc["released", "PPO"][rates == 3]
     holds(
         findings, "With hindsight the learning rate matters less",
         (rates == 1).sum(), rates.size, "0.003 0.0003 0.00003", (rates == 3).sum(),
         percents((close.max(axis=1) / close.min(axis=1)).max() - 1), 16, "1,000,000",
-        "0.00003", learned_at["3e-05"], learned_at["0.0003"],
-        learned_at["3e-05"] - learned_at["0.0003"],
-        thousands(*(slow[f"random {prey}"] for prey in ("random", "random_direction", "static"))),
-        thousands(*(quick[f"random {prey}"] for prey in ("random", "static"))),
-        "500,000", *map(len, early),
-        f"{100 * worst.max():,.0f}%", "3,200%", learns.size().max(),
-        learns.sum()["0.0003"], 0.0003, learns.sum()["0.003"], 0.003, learns.sum()["3e-05"],
-        "0.00003",
+        "0.00003", np.isfinite(slow).sum(), np.isfinite(ppo["0.0003"]).sum(),
+        late.size, thousands(late.min(), late.max()),
     )  # fmt: skip
-    assert np.isinf(her.loc[STALLED[1]]).all() and len(early) == 1
 
 
 def test_harder_conditions(findings, cells):
-    levels = {"agent_size": ("1", "0.5", "0.1"), "dimensions": ("2", "3", "6"),
-              "grid_size": ("10", "20", "30", "40", "50")}  # fmt: skip
-    table = []
-    for name, shown in levels.items():
-        means = cells(name).last_tests()["released"].groupby(["arm", "level"]).mean()
-        table += [*shown, *(percents(*means[arm][list(shown)]) for arm in ("PPO-HER", "PPO"))]
-    boxes = cells("grid_size").last_tests()[:, "PPO-HER", :, "random static"]
-    boxes = boxes.groupby(["fidelity", "level"]).mean().drop("10", level="level")
+    six, boxes = (cells(name).last_tests()["released"].groupby(["arm", "level"]).mean()
+                  for name in ("dimensions", "grid_size"))  # fmt: skip
     flat = cells("dimensions").last_tests()["released"][:, "2", STALLED[1]].groupby("arm").mean()
     holds(
-        findings, "PPO-HER holds up better where it is harder", 8, "150,000", *table,
-        "100 72 40 34 15%", 21, "2,000", "50 21 10 7%",  # bench/pursuer.py
-        *(percents(*boxes[fidelity]) for fidelity in ("described", "released")),
+        findings, "PPO-HER holds up better where it is harder",
+        percents(six["PPO-HER", "6"]), percents(six["PPO", "6"]), 8, "150,000",
+        21, "72 40 34 15%",  # bench/pursuer.py
+        percents(*boxes["PPO-HER"][["20", "30", "40", "50"]]),
         f"{100 * flat['PPO']:.1f}%", percents(flat["PPO-HER"]),
     )  # fmt: skip
 
 
-def test_stability(findings, cells, verdicts):
+def test_entropy_where_return_is_lost(verdicts):
     found = [verdicts["P8", fidelity].measured for fidelity in FIDELITIES]
     assert all([*m.conditions] == STALLED[:1] and m.words["rising"] == 1 for m in found)
-    returns = cells("learning_rate").each(lambda run: run.train["return_mean"].to_numpy(float))
-    setbacks: dict[tuple[str, str], list[bool]] = {}
-    for (fidelity, arm, *_), own in returns.xs("0.003", level="level").items():
-        if (high := own >= 0.9 - EPSILON).any():
-            later = own[np.argmax(high) :]
-            drop = (np.maximum.accumulate(later) - later).max() >= 0.3 - EPSILON
-            setbacks.setdefault((fidelity, arm), []).append(drop)
-    counts = {place: f"{sum(own)} {len(own)}" for place, own in setbacks.items()}
-    holds(
-        findings, "Where return is lost, entropy rises", 0.9, counts["released", "PPO-HER"], 0.3,
-        counts["released", "PPO"], counts["described", "PPO-HER"], counts["described", "PPO"],
-    )  # fmt: skip
 
 
 def test_does_the_small_network_matter(findings, cells):
-    network, large, table = cells("network"), " (3 × 512)", list[object]()
+    network, large, hard = cells("network"), " (3 × 512)", list[object]()
     runs, steps = network.under("described"), network.steps()["described"].unstack("arm")
     learns = np.isfinite(steps.droplevel("level"))
     ends = network.last_tests()["described"].groupby(["arm", "condition"]).mean()
     arms = ("recipe", "PPO-HER-2-PPO", "PPO-HER", "PPO")
+    for arm in arms[:2]:
+        own = steps_of(runs, arm + large)["random straight_away"]
+        known = own[np.isfinite(own)]
+        hard += [known.size, *([own.size] if known.size < own.size else [])]
+        hard.append(thousands(known.min(), known.max()))
     for condition in (STALLED[0], "random straight_away", STALLED[1]):
-        for arm in ("PPO-HER", "PPO-HER-2-PPO", "recipe"):
-            own = steps_of(runs, arm + large)[condition]
-            known = own[np.isfinite(own)]
-            table += [known.size, own.size]
-            table += [thousands(known.min(), known.max())] if known.size else []
-            table.append(percents(ends[arm + large, condition]))
+        never, second, first = (
+            steps_of(runs, arm + large)[condition].median() for arm in arms[2::-1]
+        )
+        assert first < second < never == np.inf
     ran = [np.isfinite(steps_of(runs, arm + large)).sum() for arm in arms]
     passed = network.outcomes("described")["success"] >= 0.95 - EPSILON
     updates = network.each(lambda run: run.train["updates"].mean())["described"].groupby("arm")
-    done = [f"{updates.mean()[arm]:.0f}" for arm in (
-        "PPO-HER", "PPO-HER" + large, "PPO", "PPO" + large)]  # fmt: skip
+    done = [f"{updates.mean()[arm]:.0f}" for arm in ("PPO-HER", "PPO-HER" + large)]
     ratios = steps["PPO-HER" + large] / steps["PPO-HER"]
     few, many = "SAC-HER" + large, "SAC-HER"
-    sac = [[np.isfinite(steps_of(network.under(fidelity), arm, start)).sum() for arm in (few, many)]
-           for fidelity in ("described", "released") for start in ("random", "apart")]  # fmt: skip
+    sac = [[np.isfinite(steps_of(runs, arm, start)).sum() for arm in (few, many)]
+           for start in ("random", "apart")]  # fmt: skip
     both = learns[few] & learns[many]
-    stopping = cells("papers_network_stop_her").under("described")
     later = [
         saved_by_switching(cells(name).under("described"), end)["updates"]
         for name, end in (("papers_network_stop_her", large), ("stop_her", ""),
@@ -176,19 +135,19 @@ def test_does_the_small_network_matter(findings, cells):
     ]  # fmt: skip
     assert learns_there == [0, 1, 0, 0]
     holds(
-        findings, "Does the small network matter?", done[0], 640, *done[1:], 320,
+        findings, "Does the small network matter?", done[0], 640, done[1],
         "8 500,000 1,000,000", percents(later[0].mean()),
         f"{100 * later[0].min():.0f} {100 * later[0].max():.0f}%", percents(later[1].mean()),
-        percents(saved_of_sum(stopping, large)), 0.005,
-        *limits, 16, 16, 0.005, tight["PPO-HER"][STALLED[0]], 0.005,
+        0.005, *limits, 16, 16, 0.005, tight["PPO-HER"][STALLED[0]], 0.005,
         both_limits[0], 384, both_limits[1], f"{min(shares):.0f}",
         f"{max(shares):.0f}%", "2 300,000",
         learns["PPO-HER" + large].sum(), 12, learns["PPO-HER"].sum(),
         f"{ratios[np.isfinite(ratios)].min():.1f} {ratios[np.isfinite(ratios)].max():.1f}",
-        learns["PPO"].sum(), ran[0], "4 96", *ran[1:], "95%",
-        *(passed.groupby("arm").sum()[arm + large] for arm in arms), *table,
-        "40,000", sac[0][0], 24, sac[0][1], *sac[1], *sac[2], *sac[3],
-        f"{(steps[few] / steps[many])[both.to_numpy()].max():.1f}", both.sum(),
+        learns["PPO"].sum(), ran[0], 4, ran[1], 96, *ran[2:],
+        *((~passed).groupby("arm").sum()[arm + large] for arm in arms[:2]), "95%", *hard,
+        *(percents(ends[arm + large, STALLED[1]]) for arm in ("PPO-HER", "recipe")),
+        "40,000", sac[0][0], 24, sac[0][1], *sac[1], both.sum(),
+        f"{(steps[few] / steps[many])[both.to_numpy()].max():.1f}",
     )  # fmt: skip
     assert (learns["PPO"] == learns["PPO" + large]).all() and np.isfinite(
         steps_of(runs, "recipe" + large)).all()  # fmt: skip
@@ -208,6 +167,10 @@ def test_goals_of_copies(findings, cells):
     )  # fmt: skip
     areas = runs.over_training().groupby(PLACE).mean()["released", "PPO-HER"].unstack("level")
     assert (areas.idxmax(axis=1) == "final 1").all() and len(areas) == 12
+    arm = cells("fetch_strategies").each(lambda run: run.tests["success_rate"].mean())
+    bits, point = (cells(name).over_training() for name in ("bit_strategies", "reach_strategies"))
+    best = [own.groupby("level").mean().idxmax() for own in (arm, point, bits)]
+    assert best == ["episode 4", "episode 8", "future 1"]
 
 
 def test_mixing_in_failures(findings, cells):
@@ -225,22 +188,12 @@ def test_mixing_in_failures(findings, cells):
     steps = runs.steps()["described", "MEHER"].unstack("level")
     both = [("1.0", condition) for condition in STALLED]
     alone = others.steps()["described", "PPO-HER"].droplevel("level")
-    sooner = [own for prey in PREYS[:2]
-              for own in (steps.loc[f"random {prey}", "0.3"], alone[f"random {prey}"])]  # fmt: skip
+    sooner = [[own[f"random {prey}"] for own in (steps["0.3"], alone)] for prey in PREYS[:2]]
     alone_learn = np.isfinite(steps_of(
         {p: own for p, own in runs.under("described").items() if p[1:] in both}, "MEHER"
     ))  # fmt: skip
     assert alone_learn.all()
     low = tests["described", "MEHER", "0.3"]
-    alike = others.curves("success_rate")  # over the same steps
-    most, half = (
-        pd.Series({
-            place[3]: wide.mean().mean() - alike["released", "PPO-HER", "", place[3]].loc[
-                : wide.index[-1]].mean().mean()
-            for place, wide in runs.curves("success_rate").items() if place[::2] == ("released", s)
-        }) for s in ("0.7", "0.5")
-    )  # fmt: skip
-    clear = half[half < -0.1].sort_values(ascending=False)
     shares = runs.m_c()["described"].unstack("level").idxmax(axis=1)
     spans = [shares[[f"random {prey}" for prey in preys]].astype(float).agg(["min", "max"])
              for preys in (PREYS[:3], PREYS[3:])]  # fmt: skip
@@ -250,7 +203,7 @@ def test_mixing_in_failures(findings, cells):
     for fidelity in ("described", "released"):
         by_share = entropies[fidelity].groupby("level").mean()
         rank = scipy.stats.spearmanr(by_share, area[fidelity].groupby("level").mean()).statistic
-        entropy += [f"+{rank:.2f}", percents(float(by_share.idxmax())), f"{by_share.max():.2f}"]
+        entropy.append(f"+{rank:.2f}")
     elsewhere = cells("s_ratio_elsewhere")
     bits = elsewhere.last_tests()["described"].xs("BitFlipping", level="condition")
     bits = bits.groupby("level").mean()
@@ -264,28 +217,22 @@ def test_mixing_in_failures(findings, cells):
         *(percents(min(own), max(own)) for own in zip(*ends, strict=True)),
         1, alone_learn.sum(), *(thousands(*steps.loc[STALLED, "1.0"]), "30%"),
         thousands(*steps.loc[STALLED, "0.3"]),
-        "30%", thousands(*sooner),
+        "30%", thousands(*sooner[0]),
         percents(low["random attract"], low["random straight_away"]),
         percents(tests["described", "PPO-HER", "", "random straight_away"]),
-        "70%", f"{-100 * most.min():.0f}", "50%", *(f"{-100 * own:.0f}" for own in clear),
-        *(percents(*own) for own in spans), "80 90%",
+        *(percents(*own) for own in spans),
         percents(*bits.index.get_level_values("level").astype(float)), percents(*bits), "8 100,000",
         "95%", *(f"{thousands(n)} {percents(float(x))}" for x, n in arm_steps[:-1].items()),
         thousands(hers.xs("FetchReach", level="condition").median()), "100,000",
         *entropy,
     )  # fmt: skip
-    assert set(most.index[most > 0]) == set(STALLED)
-    for prey in PREYS[3:]:
-        own = steps.loc[f"random {prey}"]
-        assert own["0.8"] > own["1.0"] and own["0.9"] > own["1.0"]
+    assert sooner[1][0] < sooner[1][1]
 
 
 def test_when_hindsight_should_be_switched_off(findings, cells):
     stop, always, stopped = cells("stop_her"), "PPO-HER", "PPO-HER-2-PPO"
     saved = [saved_by_switching(stop.under(fidelity)).mean() for fidelity in FIDELITIES]
     learns = np.isfinite(stop.steps_of_runs()).groupby(["arm", "condition"])
-    ends = [wide.index[wide.median(axis=1) >= 0.95 - EPSILON][0] for place, wide
-            in stop.curves().items() if place[1] == stopped and place[3] in STALLED]  # fmt: skip
     switch = cells("switch_off")
     rates = switch.each(lambda run: run.train["updates"].sum() / run.train["env_steps"].max())
     rates = rates.groupby(["condition", "level"]).median().unstack()
@@ -293,12 +240,10 @@ def test_when_hindsight_should_be_switched_off(findings, cells):
     returns = returns.groupby(["condition", "level"]).median().unstack().drop(columns="1.0")
     less = (1 - rates.div(rates["1.0"], axis=0)).mean()
     holds(
-        findings, "When should hindsight be switched off?", "16 1,000,000 0.95",
-        thousands(min(ends), max(ends)), *(percents(own["updates"]) for own in saved),
-        percents(*(own["time"] for own in saved)), "45 56%",
-        percents(*(own["whole"] for own in saved)), percents(*map(float, returns)),
-        *(percents(share) for level in ("0.3", "0.7") for share in (less[level], float(level))),
+        findings, "When should hindsight be switched off?", "16 1,000,000",
+        *(percents(own["updates"]) for own in saved), percents(*map(float, returns)),
     )  # fmt: skip
+    assert less["0.3"] > less["0.5"] > less["0.7"]
     assert learns.all()[stopped].all() and len(learns.all()[stopped]) == 12
     hers = learns.any()[always]
     assert set(hers.index[~hers]) == set(STALLED)
@@ -307,10 +252,10 @@ def test_when_hindsight_should_be_switched_off(findings, cells):
 
 def test_what_else_was_tried_where_it_stalls(findings, cells):
     runs, table = cells("stall").under("described"), list[object]()
+    others = ("entropy bonus 0.001", "entropy bonus 0.01", "learning-rate decay", "σ = 0.1")
+    tried = pd.concat([steps_of(runs, arm) for arm in others])
     for arm, number in {
         "PPO-HER": "", "off at 30%": "30%", "off at 50%": "50%", "off at 70%": "70%",
-        "entropy bonus 0.001": "0.001", "entropy bonus 0.01": "0.01", "learning-rate decay": "",
-        "σ = 0.1": "0.1",
     }.items():  # fmt: skip
         table.append(number)
         for condition in STALLED:
@@ -322,7 +267,9 @@ def test_what_else_was_tried_where_it_stalls(findings, cells):
                 np.isfinite(steps).sum(),
                 thousands(np.median(steps)) if whole else f"{end:.2f}",
             ]
-    holds(findings, "What else was tried where PPO-HER stalls", "16 500,000", *table, "70%")
+    holds(findings, "What else was tried where PPO-HER stalls", "16 500,000", *table, 0.1,
+          tried.size)  # fmt: skip
+    assert np.isfinite(tried).sum() == 1
 
 
 def test_goals_that_rarely_move(findings, cells):
@@ -334,16 +281,13 @@ def test_goals_that_rarely_move(findings, cells):
     gains = less[:, "PPO-HER"] - less[:, "PPO"]
     moved = others.each(lambda run: float(run.train["goal_moved"].iloc[0]))
     moved = moved.groupby("condition").mean()
-    filtered = less[thing, "PPO-HER, moved only"] - less[thing, "PPO-HER"]
     holds(
         findings, "If the goal rarely moves, the details matter",
         8, *map(percents, last[["PPO-HER", "PPO"]]), f"{area['PPO-HER'] - area['PPO']:.2f}",
-        f"{area['PPO-HER, moved only'] - area['PPO-HER']:.2f}", 0.6, f"{filtered:.2f}",
+        f"{area['PPO-HER, moved only'] - area['PPO-HER']:.2f}",
         0.6, f"{gains[thing]:.2f}", percents(moved[thing]),
-        f"{gains[plain]:.2f}", percents(moved[plain]), f"{gains['FetchReach']:.2f}", 2,
+        f"{gains[plain]:.2f}", percents(moved[plain]),
     )  # fmt: skip
-    waiting = less[thing, "PPO-HER"] - less[thing, "PPO-HER, after contact"]
-    assert waiting == pytest.approx(filtered, abs=0.005)
     assert moved["PointReach"] > 0.95 and abs(gains["PointReach"]) < 0.005
 
 
@@ -362,29 +306,21 @@ def test_robot_arms(findings, cells):
     others = first.drop(options).drop("FetchReach", level="condition")
     budgets = pd.Series({place[1::2]: budget for place, budget in runs.budgets.items()})
     budgets = budgets.drop("FetchReach", level=1).sort_index()
-    strategies = cells("fetch_strategies").each(lambda run: run.tests["success_rate"].mean())
-    means = strategies.groupby("level").mean()
-    arms = cells("fetch")
-    fetch = arms.last_tests()["described"] >= 0.95
     perfect = [
         run.tests["env_steps"][(run.tests["success_rate"] == 1)[::-1].cummin()].min()
-        for (_, arm, level, task), seeds in arms.runs.items()
+        for (_, arm, level, task), seeds in cells("fetch").runs.items()
         for run in seeds.values()
         if (arm, task) == ("PPO-HER", "FetchReach") and level in ("1e-05", "0.0001")
     ]
-    ppo = fetch["PPO", "1e-05", "FetchReach"]
     holds(
         findings, "Three of four robot arms can be learned",
         f"{min(reach):,.0f} {max(reach):,.0f}", 4, "30%",
-        thousands(push.min(), push.max()), push.size, "10 15", thousands(place), 1,
+        thousands(push.min(), push.max()), push.size, "10 15", thousands(place),
         thousands(budgets[options, "FetchSlide"]), 1,
-        1, thousands(*sorted({*budgets["SAC-HER"]})),
-        1, thousands(*sorted({*budgets["DDPG-HER"], *budgets["TD3-HER"]})),
-        *(percents(means[f"{name} 4"]) for name in ("episode", "future", "final", "random")),
-        4, "25,000", *beside, thousands(max(perfect)), 4, "200,000", ppo.sum(), ppo.size,
+        thousands(budgets.drop(options).min(), budgets.drop(options).max()), 1,
+        *beside, thousands(max(perfect)), 4, "200,000",
     )  # fmt: skip
     assert np.isinf(others).all() and np.isinf(first[options, "FetchSlide"]).all()
-    assert budgets["SAC-HER"].idxmax() == budgets["TD3-HER"].idxmax() == "FetchPush"
 
 
 def test_other_systems(findings, cells):
@@ -397,28 +333,19 @@ def test_other_systems(findings, cells):
     flips = cells("bit_flipping").last_tests()["described"].groupby(["arm", "level"]).mean()
     her = flips["DQN + HER"]
     long = cells("bit_flipping_long").last_tests()["described"].groupby("arm").mean()
-    bits, point = (
-        cells(name).over_training().groupby("level").mean()
-        for name in ("bit_strategies", "reach_strategies")
-    )
-    strategies = [area.groupby(area.index.str.split().str[0]).mean() for area in (bits, point)]
     ppo = cells("generalise").last_tests()["described"].groupby(["condition", "arm"]).mean()
     holds(
         findings, "Other systems' results replicate on two tasks",
         "12% 25 150", percents(early[theirs]), 16, percents(late[theirs]),
         percents(late["DDPG + HER"]), percents(late["DDPG"]),
         "5 15 20", 8, "20,000", "10 100", percents(long["DQN"]), "8 15,000",
-        percents(bits.max()), percents(point.max()),
-        percents(*(means["random"] for means in strategies)), 8,
         8, *(percents(ppo["BitFlipping", arm]) for arm in ("PPO-HER", "PPO")), 8,
-        "100,000", percents(ppo["PointReach", "PPO-HER (cut, inside)"]),
+        percents(ppo["PointReach", "PPO-HER (cut, inside)"]),
     )  # fmt: skip
     assert flips["DQN", "5"] == 1 and flips["DQN"].drop("5").max() < 0.01
     assert her["15"] == 1 and 0.4 < her["20"] < 0.6 and her["30"] == 0
     assert (flips["DQN + HER + PER"] - her).abs().max() < 0.02
     assert long["DQN + HER"] == long["DQN + HER + PER"] == 1 and long["DQN + PER"] < 0.005
-    assert (bits.idxmax(), point.idxmax()) == ("future 1", "episode 8")
-    assert {means.idxmin() for means in strategies} == {"random"}
     assert ppo["PointReach", "PPO-HER"] == 0
 
 
@@ -427,23 +354,20 @@ def test_what_did_not_help(findings, cells, verdicts):
     training = cells("s_ratio").over_training().groupby(PLACE).mean()["described", "MEHER"]
     close = near.over_training().groupby(PLACE).mean()["described", "targeted MEHER"]
     costs = (training - close).unstack("level")
-    helps = costs.stack()[costs.stack() < -0.01]
-    far = cells("near_far").over_training().groupby("level").mean()
     steps = then.steps()["described"].droplevel("level")
-    sooner = [steps[arm, f"random {prey}"] for prey in ("static", "attract")
-              for arm in ("PPO-HER-2-MEHER", "PPO-HER")]  # fmt: skip
+    sooner = [[steps[arm, f"random {prey}"] for arm in ("PPO-HER-2-MEHER", "PPO-HER")]
+              for prey in ("static", "attract")]  # fmt: skip
     ends = then.each(lambda run: float(run.train["return_mean"].iloc[-1]))["described"]
     ends = ends.groupby(["condition", "arm"]).mean()["random attract"]
     lost = costs.median()
     holds(
         findings, "What did not help",
         16, f"{100 * lost['0.1']:.0f}", "10%", f"{100 * lost['0.5']:.0f}",
-        f"{100 * lost['0.7']:.0f}", "70%", f"{-100 * helps.iloc[0]:.0f}",
-        1.1, 8, f"{100 * (far['8'] - far['1.1']):.0f}", "50%", 8, thousands(*sooner),
+        "50%", 8, thousands(*sooner[0]),
         f"{ends['PPO-HER'] - ends['PPO-HER-2-MEHER']:.2f}", 8,
     )  # fmt: skip
     assert verdicts["M4", "described"].measured.behind == 12
-    assert set(helps.index) == {("random random_direction", "0.7")}
+    assert sooner[1][0] < sooner[1][1]
     for name in ("stability", "stochasticity"):
         own = cells(name)
         assert (own.highest() == 1).all() and own.last_tests().groupby(PLACE).mean().min() > 0.99
