@@ -172,10 +172,12 @@ class FieldBuffer(ABC):
         seed: int | None,
     ) -> None:
         self.fields, self.row = dict(fields), row
-        floats = [field for field in fields.values() if field.stored.kind == "f"]
-        #: Columns of float32, which come first, and whether there are other floats.
-        self._floats = sum(prod(field.shape) for field in floats if field.stored == FLOAT)
-        self._wide = any(field.stored != FLOAT for field in floats)
+        #: Columns of the numbers of each floating-point type, which stand side by side.
+        self._floats: dict[np.dtype[Any], slice] = {}
+        for field in sorted(fields.values(), key=lambda field: field.columns.start):
+            if field.stored.kind == "f":
+                first = self._floats.get(field.stored, field.columns).start
+                self._floats[field.stored] = slice(first, field.columns.stop)
         self.rng = np.random.default_rng(None if seed is None else count_of("seed", seed, 0))
         kind: Any = ReplayBuffer
         if prioritized:
@@ -196,7 +198,8 @@ class FieldBuffer(ABC):
 
     def _check_finite(self, rows: Rows) -> None:
         """Raise ValueError, naming the field, if rows [..., width] hold NaN or infinity."""
-        if np.isfinite(rows[..., : self._floats]).all() and not self._wide:
+        parts = (rows[..., columns].view(stored) for stored, columns in self._floats.items())
+        if all(np.isfinite(part).all() for part in parts):
             return
         for field in self.fields.values():
             values = field.of(rows)
