@@ -24,6 +24,7 @@ from hindsight.replay.buffer import (
     RowLayout,
     check_memory,
     count_of,
+    some,
 )
 from hindsight.replay.prioritized import PrioritizedReplayBuffer
 from hindsight.specs.errors import not_allowed
@@ -59,15 +60,15 @@ class Field:
 
     def write(self, rows: Rows, values: Any) -> None:
         """Write `values` [..., *shape] into rows [..., width]; ValueError if they do not fit."""
-        array = np.asarray(values)
-        before = rows.shape[:-1]
-        if array.shape != before + self.shape or array.dtype.kind not in "fiub":
-            wanted = f"it must be numbers of shape {before + self.shape}"
-            raise not_allowed(self.name, _described(array), wanted)
-        part, kept = array.reshape(*before, -1), self.of(rows)
-        kept[...] = part
+        array, kept = np.asarray(values), self.of(rows)
+        shape = rows.shape[:-1] + self.shape
+        if array.shape != shape or array.dtype.kind not in "fiub":
+            raise not_allowed(self.name, _described(array), f"it must be numbers of shape {shape}")
+        kept[...] = part = array.reshape(kept.shape)
+        if array.dtype == self.stored:
+            return
         integers = array.dtype.kind in "iu" or self.stored.kind in "iub"
-        if integers and array.dtype != self.stored and (changed := kept != part).any():
+        if integers and (changed := kept != part).any():
             why = f"{self.stored} cannot hold it exactly"
             raise not_allowed(self.name, part[changed][0], why)
 
@@ -199,7 +200,7 @@ class FieldBuffer(ABC):
     def _check_finite(self, rows: Rows) -> None:
         """Raise ValueError, naming the field, if rows [..., width] hold NaN or infinity."""
         parts = (rows[..., columns].view(stored) for stored, columns in self._floats.items())
-        if all(np.isfinite(part).all() for part in parts):
+        if not any(some(~np.isfinite(part)) for part in parts):
             return
         for field in self.fields.values():
             values = field.of(rows)

@@ -19,7 +19,7 @@ from gymnasium import vector
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from hindsight.replay.buffer import Index, Numbers, Relabelling, RowLayout, check_choice
+from hindsight.replay.buffer import Index, Numbers, Relabelling, RowLayout, check_choice, some
 from hindsight.replay.fields import (
     FLOAT,
     Array,
@@ -59,7 +59,6 @@ RESET = (
     "then rewards of relabelled goals can be wrong: pass the observation that ended the episode as "
     "next_obs, and leave out gymnasium.wrappers.Autoreset"
 )
-NONE = np.zeros(1, bool)
 #: (achieved goals [n, ...], desired goals [n, ...], n dictionaries) -> [n]
 OfGoals = Callable[[Array, Array, Any], Any]
 
@@ -377,18 +376,18 @@ class HindsightReplayBuffer(FieldBuffer):
         ring, width = self.ring, self.row.width
         rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
         kept = None if self.infos is None else _one_each(infos, shape)
-        pairs = [(np.asarray(obs[key]), np.asarray(next_obs[key])) for key in self._state]
-        shared = any(np.may_share_memory(before, after) for before, after in pairs)
         jumps = self._jumps(rows[:, 0])
-        if shared and jumps.any():
-            raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
-        if jumps.any() and not self.cuts_jumps:
-            warnings.warn(DIFFERS, stacklevel=3)
-            jumps = NONE
-        if not ring.elapsed.all() and self._goes_on(rows[:, 0]):
+        if jumps is not None:
+            pairs = [(np.asarray(obs[key]), np.asarray(next_obs[key])) for key in self._state]
+            if any(np.may_share_memory(before, after) for before, after in pairs):
+                raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
+            if not self.cuts_jumps:
+                warnings.warn(DIFFERS, stacklevel=3)
+                jumps = None
+        if some(ring.elapsed == 0) and self._goes_on(rows[:, 0]):
             warnings.warn(RESET, stacklevel=3)
         self._complete(rows.reshape(-1, width), kept)
-        if jumps.any():
+        if jumps is not None:
             warnings.warn(JUMPED, stacklevel=3)
             ring.end_episodes(jumps[None])
         if self.infos is not None and kept is not None:
@@ -413,16 +412,16 @@ class HindsightReplayBuffer(FieldBuffer):
         ]
         return bool((np.all(same, axis=0) & begins).any())
 
-    def _jumps(self, rows: Rows) -> NDArray[np.bool_]:
-        """Whether the steps [env, width] begin elsewhere than their open episodes are, [env]."""
+    def _jumps(self, rows: Rows) -> NDArray[np.bool_] | None:
+        """Which steps [env, width] begin elsewhere than their open episodes are, [env]; or None."""
         ring = self.ring
         last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
         pairs = [(rows[:, now], last[:, then]) for now, then in self._state_columns]
         if all(now.tobytes() == then.tobytes() for now, then in pairs):  # as nearly always
-            return NONE
+            return None
         differ = [(now.view(np.int32) != then.view(np.int32)).any(1) for now, then in pairs]
         jumps: NDArray[np.bool_] = np.any(differ, axis=0) & (ring.elapsed[0] > 0)
-        return jumps
+        return jumps if some(jumps) else None
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
         """Sample `batch_size` transitions with replacement, partly relabelled.
@@ -474,7 +473,7 @@ class HindsightReplayBuffer(FieldBuffer):
         """Fill in what of rows [n, width] depends on the environment's functions."""
         row, terminated = self.row, rows[:, self.row.terminated] > 0
         rows[:, row.failed] = terminated
-        if row.rest is None and not (self._recomputes and terminated.any()):
+        if row.rest is None and not (self._recomputes and some(terminated)):
             return
         reward, success = self._of_goals(rows, infos)
         rows[:, row.failed] = terminated & ~success
