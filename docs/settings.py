@@ -43,8 +43,8 @@ experiment in `config/experiments.yaml` under `keys`. `hindsight train --algorit
 prints those of one algorithm. `null` is `None` in Python.
 
 Some values differ from the defaults below. `strategy` is the option `--her`, or the argument `her`.
-Commands and models set `fidelity` to `described`. A preset has its own values. SAC's `ent_coef` is
-`auto_0.01` in other packages' environments."""
+Commands and models set `fidelity` to `described`, and models set `early_end` to `null`. A preset
+has its own values. SAC's `ent_coef` is `auto_0.01` in other packages' environments."""
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -71,6 +71,9 @@ WORDS = [
     ({"tensorboard_log": "curves", "target_entropy": "auto", "stats_window_size": 100}, {}),
     ({"device": "auto"}, {}),
     ({"train_freq": (4, "step"), "gradient_steps": -1}, {"algorithm.gradient_steps": 4}),
+    ({"gradient_steps": -1, "n_envs": 3}, {"algorithm.gradient_steps": 3}),
+    ({"gradient_steps": -1, "preset": "robotics"}, {"algorithm.gradient_steps": 8}),
+    ({"hidden": (16, 8), "policy_kwargs": {"net_arch": [16, 8]}}, {"algorithm.hidden": (16, 8)}),
     ({"learning_rate": 1e-3, "tau": 0.01}, {"algorithm.learning_rate": 1e-3}),
     ({"actor_lr": 1e-4, "critic_lr": 2e-3}, {"algorithm.critic_learning_rate": 2e-3}),
 ]
@@ -91,6 +94,8 @@ def test_noise_of_an_algorithm_that_explores_by_noise():
     assert TD3(ENV, action_noise=NOISE).spec.algorithm.exploration_noise == 0.25
     dqn = DQN("BitFlipping-v0", target_update_interval=1)
     assert dqn.spec.algorithm.target_update_interval == 1
+    ddpg = DDPG(ENV, gradient_steps=-1, policy_kwargs={"n_critics": 1}).spec.algorithm
+    assert ddpg.gradient_steps == ddpg.train_freq == 50
 
 
 @pytest.mark.parametrize("wrap", [lambda env: env, VecMonitor])
@@ -123,7 +128,19 @@ def test_the_environments_of_a_vector_environment(wrap):
         (lambda: sac(bach_size=1), "unknown option 'bach_size'; did you mean 'batch_size'"),
         (lambda: sac(activation_fn=torch.nn.Tanh), "activation_fn: .* PPO's networks have tanh"),
         (lambda: sac(n_critics=3), "n_critics: 3 is not possible here; .* there are two"),
-        (lambda: sac(policy_kwargs={"net_arch": {}}), "net_arch: {} is not allowed"),
+        (lambda: PPO(ENV, n_critics=2), "n_critics: 2 is not possible here"),
+        (lambda: DDPG(ENV, n_critics=2), "n_critics: 2 is not possible here"),
+        (lambda: PPO(ENV, n_sampled_goal=4), "k=4 has no effect with strategy final"),
+        (
+            lambda: sac(k=2, replay_buffer_kwargs=REPLAY),
+            "n_sampled_goal: 7 contradicts k=2; give one",
+        ),
+        (
+            lambda: sac(her="final", replay_buffer_kwargs=REPLAY),
+            "goal_selection_strategy: 'episode' contradicts her='final'; give one",
+        ),
+        (lambda: sac(policy_kwargs={"net_arch": [9]}), "net_arch: .9,. contradicts hidden=.8,."),
+        (lambda: SAC(ENV, policy_kwargs={"net_arch": {}}), "net_arch: {} is not allowed"),
         (lambda: TD3(ENV, action_noise=MOVED), "action_noise: .* use instead: epsilon"),
         (lambda: sac(n_steps=3), "n_steps: 3 is not possible here; .* one-step returns"),
         (
@@ -207,6 +224,38 @@ def test_learn_with_their_arguments_and_callbacks(tmp_path):
     assert -50 <= mean <= 0
     observations = make_vec_env(ENV, 3).reset()
     assert model.predict(observations)[0].shape == (3, 2)
+
+
+class Acts(BaseCallback):
+    """Notes what it is told of the training, and how the model acts."""
+
+    def _on_training_start(self) -> None:
+        self.found = [self.locals["total_timesteps"]]
+
+    def _on_step(self) -> bool:
+        observation = {key: np.ones(box.shape) for key, box in BOXES.items()}
+        self.found.append(self.model.predict(observation)[0].tolist())
+        return True
+
+
+BOXES = gymnasium.make(ENV).observation_space.spaces  # type: ignore[attr-defined]
+
+
+@pytest.mark.filterwarnings("ignore:Acts is called")
+def test_their_callbacks_see_how_the_model_acts_now_and_others_its_best():
+    acts, model = Acts(), sac(evaluate_every=10_000)
+    observation = {key: np.ones(box.shape) for key, box in BOXES.items()}
+    seen: list[Any] = []
+
+    def look(model):
+        both = (model.predict(observation, which=which)[0].tolist() for which in ("last", "best"))
+        seen.append((*both, model.predict(observation)[0].tolist()))
+
+    model.learn(120, [acts, look])
+    assert acts.found[0] == 120 and len(seen) == 4
+    for i, (last, best, usual) in enumerate(seen[:-1]):
+        assert acts.found[1 + 30 * i] == last and usual == best
+    assert seen[2][0] != seen[2][1]
 
 
 class Told(BaseCallback):

@@ -257,6 +257,14 @@ def test_an_environment_may_be_an_id_a_function_or_an_instance():
     )
     assert all(torch.equal(first, other) for other in others)
     assert of_instance.spec.environment == by_id.spec.environment
+    ours = [
+        SAC(lambda: gym.make("PointReach-v0", range=2.0, max_steps=30), seeds=1),
+        SAC("PointReach-v0", range=2.0, max_episode_steps=30, seeds=1),
+        SAC(gym.make("PointReach-v0", range=2.0, max_episode_steps=30), seeds=1),
+    ]
+    assert {each.spec.environment for each in ours} == {
+        SAC("PointReach-v0", range=2.0, max_steps=30, seeds=1).spec.environment
+    }
 
 
 def drawn(picture: Any) -> Corridor:
@@ -291,6 +299,7 @@ class Uncopied(Corridor):
         (lambda: small(3), "it must be a gymnasium id, a function"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),
+        (lambda: PPO("PointReach-v0", her=None, fidelity="released"), "fidelity has no effect"),
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),

@@ -17,6 +17,7 @@ from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import Evaluation, actor_of, evaluate_policy
 from hindsight.training.policies import initial_row
 from tests.envs import corridor  # noqa: F401  (registers it)
+from tests.support.commands import python
 from tests.training.small import cell_in, policy_file
 
 CORRIDOR = "tests.envs.corridor:Corridor-v0"
@@ -125,6 +126,22 @@ def test_an_environment_of_a_program_s_own_is_named_with_its_module(env, tmp_pat
         evaluate_policy(file, n_episodes=3)
 
 
+def test_an_environment_of_ours_may_be_an_instance(tmp_path):
+    file = PPO("PredatorPrey-v0", seeds=1, hidden=(5,)).save(tmp_path / "policy.safetensors")
+    found = evaluate_policy(file, gymnasium.make("PredatorPrey-v0"), 3)
+    assert found[:4] == evaluate_policy(file, n_episodes=3)[:4]
+
+
+def test_what_registers_an_environment_is_imported():
+    code = """
+import numpy as np
+from hindsight.training.evaluate import evaluate_policy
+print(evaluate_policy(lambda obs: np.zeros(4), "FetchReach-v4", 1).length_mean)
+"""
+    pytest.importorskip("gymnasium_robotics")
+    assert python(code).finished().stdout.strip() == "50.0"
+
+
 @pytest.mark.parametrize("kwargs", [{}, {"terminates": True}, {"discrete": True}])
 def test_a_foreign_environment_is_seen_and_acted_in_as_in_training(kwargs, tmp_path):
     """Observations of any shape, actions in a box of their own, success as the reward says."""
@@ -172,11 +189,16 @@ def test_random_actions_are_those_of_the_policy():
     [
         ({"n_episodes": 0}, SpecError, "n_episodes: 0 is not allowed"),
         ({"run": 5}, FileError, "has no run 5"),
-        ({"environment": "Nowhere-v0"}, SpecError, "environment 'Nowhere-v0': "),
+        ({"environment": "Nowhere-v0"}, SpecError, "'Nowhere-v0' is unknown"),
         ({"environment": "CartPole-v1"}, SpecError, "does not fit a policy trained in"),
         ({"parameters": {"prey": "statc"}}, SpecError, "prey: 'statc'"),
         ({"parameters": {"n_dims": 3}}, SpecError, "observations of 6 numbers"),
         ({"policy": lambda obs: 0}, SpecError, "environment: None is not allowed"),
+        (
+            {"policy": lambda obs: 0, "environment": "CartPole-v1"},
+            SpecError,
+            "the observations of CartPole-v1 are no dictionaries with goals",
+        ),
         ({"policy": "none.safetensors"}, FileError, "none.safetensors"),
         ({"policy": 3}, SpecError, "policy: an object of type int is not allowed; it must"),
         (

@@ -48,7 +48,7 @@ def train(
         what(help="number of runs; default: 16, or 4 in an environment that is not built in"),
     ] = None,
     steps: Annotated[int, what(help="environment steps of each run")] = 200_000,
-    device: Annotated[str, how(help="cpu or cuda")] = "cpu",
+    device: Annotated[str, how(help="cpu, cuda or auto")] = "cpu",
     workers: Annotated[
         int | None,
         how(min=0, help="processes for an environment that is not built in; default: one per core"),
@@ -85,7 +85,7 @@ def train(
     from hindsight.io.checksums import about
     from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.specs.code import file_name
-    from hindsight.training.cell import Execution, check_device
+    from hindsight.training.cell import Execution, known_device
     from hindsight.training.finished import changed_versions, diverged_runs, load_trained
 
     trained, files = load_trained(home, spec), files_of(spec, home)
@@ -96,8 +96,7 @@ def train(
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
     else:
-        check_device(device)
-        execution = Execution(device, workers=workers, again=again)
+        execution = Execution(known_device(device), workers=workers, again=again)
         callbacks: list[Any] = []
         if checkpoint_every is not None:
             folder = home / "steps" / file_name(spec)

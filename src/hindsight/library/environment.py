@@ -49,7 +49,7 @@ def environment_values(
                 f"env: {env!r} is not allowed; it must be a gymnasium id, a function that creates "
                 "an environment, or an environment (not a vector environment)"
             )
-        env = _registered(env, kwargs, max_episode_steps)
+        env, kwargs, max_episode_steps = _of_function(env, kwargs, max_episode_steps)
     # Left out if not given, because a note states any limit that is found.
     steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     options = kwargs if env in ENVIRONMENTS else {"kwargs": kwargs}
@@ -98,12 +98,13 @@ def _read_back(values: dict[str, Any]) -> Any:
         return None
 
 
-def _registered(
-    make: Callable[..., gym.Env[Any, Any]], kwargs: Mapping[str, Any], wanted: int | None
-) -> str:
-    """Register a function with gymnasium; returns its new id.
+def _of_function(
+    make: Callable[..., gym.Env[Any, Any]], kwargs: dict[str, Any], wanted: int | None
+) -> tuple[str, dict[str, Any], int | None]:
+    """Return an id, arguments and a step limit for what a function makes.
 
-    Raises SpecError if the environment's own step limit is below the one that is wanted.
+    One of this package's environments has its own id, for which it is compiled; for any other, the
+    function is registered.  Raises SpecError if the environment's own limit is below `wanted`.
     """
     try:
         with others_code(str(make)):
@@ -114,6 +115,10 @@ def _registered(
         raise EnvironmentFailure.of(f"env: {make!r} failed", error) from error
     if not isinstance(made, gym.Env):
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")
+    if isinstance(made.unwrapped, GoalEnv):
+        own, parameters, limit = _of_instance(made)
+        if isinstance(own, str):
+            return own, parameters, limit if wanted is None else wanted
     name = re.sub(r"\W", "", type(made.unwrapped).__name__) or "Environment"
     limit = _limit_of(made)
     if limit is not None and wanted is not None and wanted > limit:
@@ -124,4 +129,4 @@ def _registered(
     full = f"{NAMESPACE}/{name}{next(_numbers)}-v0"
     gym.register(full, entry_point=make, max_episode_steps=limit)
     keep(full, kwargs, made, closes=True)
-    return full
+    return full, kwargs, wanted

@@ -6,14 +6,17 @@ docs/from-stable-baselines3.md has both vocabularies side by side.
 import json
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
 from hindsight.io.files import FileError
@@ -32,7 +35,7 @@ SAME: dict[str, tuple[Any, str]] = {
     "rollout_buffer_kwargs": (None, "a model has its own"),
     "_init_setup_model": (True, "a model is always set up"),
     "activation_fn": (None, "nothing: PPO's networks have tanh, the others ReLU"),
-    "n_critics": (2, "nothing: there are two, of ddpg one"),
+    "n_critics": (2, "nothing: there are two, of ddpg one, and of ppo and dqn none"),
     "normalize_advantage": (True, "advantages are always normalised"),
     "n_steps": (1, "off-policy algorithms have one-step returns"),
     "use_sde": (False, "epsilon=0.2 takes random actions"),
@@ -51,7 +54,7 @@ SAME: dict[str, tuple[Any, str]] = {
     "learning_rate": (None, "a number, and with PPO learning_rate_schedule='linear'"),
 }
 #: Words that mean the same as one of ours.
-RENAMED = {"goal_selection_strategy": "her", "net_arch": "hidden"}
+RENAMED = {"goal_selection_strategy": "her", "net_arch": "hidden", "n_sampled_goal": "k"}
 #: Attributes and methods of their models, and what to use here.
 INSTEAD = {
     "env": "get_env()",
@@ -66,14 +69,21 @@ INSTEAD = {
 }
 
 
-def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with Stable-Baselines3's words replaced; raises SpecError, which names ours."""
-    fields, ours = ALGORITHMS[algorithm].model_fields, dict(given)
-    for group in ("replay_buffer_kwargs", "policy_kwargs"):
-        ours |= ours.pop(group, None) or {}
-    ours = {RENAMED.get(name, name): value for name, value in ours.items()}
-    if hasattr(strategy := ours["her"], "name"):
-        ours["her"] = strategy.name.lower()
+def in_our_words(
+    algorithm: str, given: Mapping[str, Any], usual: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Settings with Stable-Baselines3's words replaced; raises SpecError, which names ours.
+
+    usual: settings of a preset, where it differs from the algorithm's.
+    """
+    fields, ours = ALGORITHMS[algorithm].model_fields, dict[str, Any]()
+    nested = [dict(given.get(key) or {}) for key in ("replay_buffer_kwargs", "policy_kwargs")]
+    apart = {k: v for k, v in given.items() if k not in ("replay_buffer_kwargs", "policy_kwargs")}
+    for name, value in [each for group in (apart, *nested) for each in group.items()]:
+        word, value = RENAMED.get(name, name), _plain(value)
+        if ours.get(word, "default") not in ("default", value):
+            raise SpecError(f"{name}: {value!r} contradicts {word}={ours[word]!r}; give one")
+        ours[word] = value
     if isinstance(widths := ours.get("hidden"), dict):
         ours["hidden"], *others = [*widths.values()] or [None]
         if not widths or any(other != ours["hidden"] for other in others):
@@ -95,17 +105,27 @@ def in_our_words(algorithm: str, given: Mapping[str, Any]) -> dict[str, Any]:
                 "episode"
             )
     if ours.get("gradient_steps") == -1:
-        ours["gradient_steps"] = ours.get("train_freq", 1) * ours.get("n_envs", 1)
-    for name, (usual, instead) in SAME.items():
+        each = {name: fields[name].default for name in ("train_freq", "n_envs") if name in fields}
+        ours["gradient_steps"] = prod((each | {**usual, **ours})[name] for name in each)
+    for name, (same, instead) in SAME.items():
         value = ours.get(name)
         if name not in ours or (name in fields and value != "auto" and not callable(value)):
             continue
         if name == "activation_fn" and value is not None:
-            usual = "Tanh" if algorithm == "ppo" else "ReLU"
-        if getattr(value, "__name__", value) != usual:
+            same = "Tanh" if algorithm == "ppo" else "ReLU"
+        if name == "n_critics":
+            same = {"sac": 2, "td3": 2, "ddpg": 1}.get(algorithm)
+        if getattr(value, "__name__", value) != same:
             raise SpecError(f"{name}: {value!r} is not possible here; use instead: {instead}")
         del ours[name]
     return ours
+
+
+def _plain(value: Any) -> Any:
+    """One of their goal selection strategies by its name, and a list of widths as a tuple."""
+    if isinstance(value, list):
+        return tuple(value)
+    return value.name.lower() if isinstance(value, Enum) else value
 
 
 def learn_words(theirs: Mapping[str, Any], progress: bool, is_new: bool) -> tuple[bool, str]:
@@ -137,11 +157,30 @@ def of_vector(env: Any) -> tuple[Any, int]:
     return first, n
 
 
-def called_after(callback: Any, model: Any) -> Callable[[Any], bool]:
-    """One of Stable-Baselines3's callbacks as one of ours, called after each iteration."""
+def called_after(callback: Any, model: Any, steps: int) -> Callable[[Any], bool]:
+    """One of Stable-Baselines3's callbacks as one of ours, called after each iteration.
+
+    steps: those that the call of `learn` was asked for.
+    """
     name, n_envs = type(callback).__name__, model.spec.algorithm.n_envs
-    callback.init_callback(model)
-    callback.on_training_start({}, {})
+
+    @contextmanager
+    def apart() -> Iterator[None]:
+        """`predict` acts as trained so far, as theirs does; errors about `locals` are explained."""
+        model.acts_by = "last"
+        try:
+            yield
+        except (AssertionError, KeyError) as error:
+            raise SpecError(
+                f"callback: {name} needs what only Stable-Baselines3's training holds ({error}); "
+                "write a function of the model instead"
+            ) from error
+        finally:
+            model.acts_by = "best"
+
+    with apart():
+        callback.init_callback(model)
+        callback.on_training_start({"total_timesteps": steps}, {})
     callback.n_calls = model.num_timesteps // n_envs
     warnings.warn(
         f"{name} is called for an iteration's steps together, after it; evaluate_every evaluates "
@@ -151,16 +190,11 @@ def called_after(callback: Any, model: Any) -> Callable[[Any], bool]:
 
     def after(model: Any) -> bool:
         steps = model.num_timesteps // n_envs - callback.n_calls
-        try:
+        with apart():
             callback.on_rollout_start()
             goes_on = all([callback.on_step() for _ in range(steps)])
             callback.on_rollout_end()
             return goes_on
-        except (AssertionError, KeyError) as error:  # about `locals`
-            raise SpecError(
-                f"callback: {name} needs what only Stable-Baselines3's training holds ({error}); "
-                "write a function of the model instead"
-            ) from error
 
     return after
 
@@ -212,6 +246,8 @@ class Acting(nn.Module):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
+        if not isinstance(model.observation_space, Dict):
+            raise SpecError("the model's observations are no dictionaries with goals")
         # Checking its arguments, a distribution branches on numbers, which torch cannot export.
         torch.distributions.Distribution.set_default_validate_args(False)
         spaces = model.observation_space.spaces

@@ -49,7 +49,7 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.from_file import cell_of, wants_naming
 from hindsight.specs.gymnasium import NAMESPACE, registered
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
-from hindsight.training.cell import check_device, prepare_process
+from hindsight.training.cell import known_device, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import FORMAT, PolicyFile
@@ -86,6 +86,8 @@ class Model:
     #: What `learn` does by default: show progress, and write curves for TensorBoard.
     verbose: int = 0
     tensorboard_log: str | Path | None = None
+    #: The `which` of `predict`; "last" while one of Stable-Baselines3's callbacks runs.
+    acts_by: Which = "best"
 
     def __init__(
         self,
@@ -131,7 +133,7 @@ class Model:
             fidelity: "described" relabels, and moves our prey, as the papers describe it,
                 "released" as their authors' code does; see docs/deviations.md.
             device: "cpu", "cuda" or "cuda:1", ..., or "auto": a GPU if there is one.
-            workers: processes that step a gymnasium environment.  None: one per core.
+            workers: processes that step an environment of another package.  None: one per core.
             verbose: 1: `learn` shows its progress, unless told otherwise.
             tensorboard_log: default folder of `learn`'s curves for TensorBoard.
             **settings: any other option of the algorithm, of hindsight or of the environment, for
@@ -148,12 +150,12 @@ class Model:
         if hasattr(env, "num_envs"):
             env, n_envs = of_vector(env)
             settings = {"n_envs": n_envs, **settings}
-        settings = in_our_words(self.algorithm, {"seeds": seeds, "her": her, **settings})
+        usually = keys_of(preset, self.algorithm, "")  # refuses an unknown one at once
+        settings = in_our_words(self.algorithm, {"seeds": seeds, "her": her, **settings}, usually)
         seeds, her = settings.pop("seeds"), settings.pop("her")
         seeds = 4 if seeds is None else seeds
-        keys_of(preset, self.algorithm, "")  # refuses an unknown one before the environment is made
         environment = environment_values(env, env_kwargs, max_episode_steps)
-        keys = keys_of(preset, self.algorithm, environment["id"])
+        keys = keys_of(preset, self.algorithm, environment["id"], bool(her))
         usual = keys.pop("her", "final" if ALGORITHMS[self.algorithm].on_policy else "future")
         asked = count_of("evaluate_every", 2000 if evaluate_every is None else evaluate_every)
         often = ALGORITHMS[self.algorithm].model_fields.get("log_interval")
@@ -173,7 +175,7 @@ class Model:
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
         self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
-        must_count(self.spec, given, settings)
+        must_count(spec, given, [*settings, *(["fidelity"] if fidelity != "described" else [])])
         each = -(-asked // spec.algorithm.iteration_steps) * spec.algorithm.iteration_steps
         if evaluate_every is not None and each > 1.1 * asked:
             warnings.warn(
@@ -192,10 +194,7 @@ class Model:
         workers: int | None,
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
-        device = str(device)
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        check_device(device)
+        device = known_device(str(device))
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
         if workers is not None and (not isinstance(workers, Integral) or workers < 0):
             raise SpecError(
@@ -289,7 +288,7 @@ class Model:
         for i, each in enumerate(callbacks):
             if hasattr(each, "on_step"):
                 of_sb3.append(each)
-                callbacks[i] = called_after(each, self)
+                callbacks[i] = called_after(each, self, total_timesteps)
             elif not callable(each):
                 raise SpecError(
                     f"callback: {each!r} is not allowed; it must be a callable that takes the "
@@ -571,7 +570,7 @@ class Model:
         deterministic: bool = True,
         *,
         run: int | None = None,
-        which: Which = "best",
+        which: Which | None = None,
     ) -> tuple[Any, None]:
         """Choose an action; returns it in the environment's format, and None as in SB3.
 
@@ -580,6 +579,7 @@ class Model:
             state: ignored, like `episode_start`; Stable-Baselines3 has them.
             episode_start: ignored.
             deterministic: False samples actions as in training.
+            which: None: "best", but "last" for Stable-Baselines3's callbacks, as there.
 
         Raises:
             SpecError: the observation does not fit the environment's spaces.
@@ -587,6 +587,7 @@ class Model:
         """
         if not deterministic and self._file is not None:
             self._file.must_draw()
+        which = self.acts_by if which is None else which
         spaces = self._spaces[0]
         must_fit(observation, spaces)
         key = (deterministic, self._chosen(run, which), which)
@@ -690,13 +691,22 @@ class Model:
         self.save(path, training=True)
 
     def load_replay_buffer(self, path: str | Path) -> None:
-        """Continue the training in a file of `save_replay_buffer`; FileError if it is another."""
+        """Continue the training in a file of `save_replay_buffer`: networks and steps, too.
+
+        Warns if this model has other steps.  FileError if the file is of another kind or model.
+        """
         # by its id, since a file cannot contain an environment that was passed as an object
         other = type(self).load(path, self.spec.environment.id, workers=self.workers)
         if (other.spec, other.seeds) != (self.spec, self.seeds):
             raise FileError(f"{path}: is of a model with other settings or seeds")
         if other._file is not None and other._file.saved.get("training") is None:
             raise FileError(f"{path}: has no replay buffer; write it with save_replay_buffer")
+        if self.num_timesteps not in (0, other.num_timesteps):
+            warnings.warn(
+                f"{path}: the training goes on from its {other.num_timesteps:,} steps, with the "
+                f"networks of then; this model had {self.num_timesteps:,}",
+                stacklevel=2,
+            )
         vars(self).update(vars(other))
 
     # -- files ----------------------------------------------------------------------------------
@@ -705,7 +715,7 @@ class Model:
         """Copy and pickle with the state of the training instead of environments and networks."""
         resumes = self._resumes if self._runs is None else self._runs.state_dict()
         left: dict[str, Any] = {"_learns": None, "_runs": None, "_board": None, "_actors": {}}
-        return {**vars(self), **left, "_resumes": resumes}
+        return {**vars(self), **left, "_resumes": resumes, "acts_by": "best"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _learns=threading.Lock())

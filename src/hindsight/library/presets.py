@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.algorithms.sac import SACSpec
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments import ENVIRONMENTS
@@ -23,8 +24,13 @@ def presets() -> dict[str, dict[str, Any]]:
     return read_keys(Path(__file__).with_name("presets.yaml"))
 
 
-def keys_of(preset: str | None, algorithm: str, environment: str) -> dict[str, Any]:
-    """Return an algorithm's settings in an environment, including a preset's `her`, if given."""
+def keys_of(
+    preset: str | None, algorithm: str, environment: str, hindsight: bool = True
+) -> dict[str, Any]:
+    """Return an algorithm's settings in an environment, including a preset's `her`, if given.
+
+    hindsight: whether a preset's settings of hindsight are included.
+    """
     usual = algorithm == "sac" and environment not in ENVIRONMENTS
     keys: dict[str, Any] = {"ent_coef": ENT_COEF} if usual else {}
     if preset is None:
@@ -36,7 +42,8 @@ def keys_of(preset: str | None, algorithm: str, environment: str) -> dict[str, A
     kinds = {name: keys for name, keys in known[preset].items() if name != "tuned_on"}
     if algorithm not in kinds:
         raise SpecError(f"preset {preset!r} was tuned for {', '.join(kinds)}, not for {algorithm}")
-    return keys | kinds[algorithm]
+    own = ALGORITHMS[algorithm].model_fields
+    return keys | {k: v for k, v in kinds[algorithm].items() if hindsight or k in own}
 
 
 def called(spec: CellSpec) -> str:

@@ -15,7 +15,6 @@ from hindsight.io.files import FileError
 from hindsight.library.presets import called
 from hindsight.library.presets import keys_of as settings_of
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import FIDELITIES, Fidelity
 from hindsight.specs.cell import CellSpec, cell_values, hash_of, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
@@ -29,7 +28,7 @@ from hindsight.training.progress import shown
 #: The folder where policies are found by short names.
 RESULTS = "results"
 #: Default settings of `hindsight train`.
-KEYS: dict[str, Any] = {"hidden": [64, 64], "fidelity": "described", "evaluation_episodes": 20}
+KEYS: dict[str, Any] = {"fidelity": "described", "evaluation_episodes": 20}
 
 
 def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
@@ -44,7 +43,7 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
         raise SpecError("strategy is not a key here; use --her")
     if isinstance(widths := given.get("hidden"), str | int):  # 64 or 64,64, without brackets
         given["hidden"] = [width for width in str(widths).split(",") if width.strip()]
-    preset = settings_of(flags["preset"], name, env)
+    preset = settings_of(flags["preset"], name, env, not ("her" in typed and her == "none"))
     usual = preset.pop("her", her)
     her = her if "her" in typed else usual
     keys = KEYS | preset | given
@@ -65,14 +64,9 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
         if values["steps"] > 0:  # else it is refused as it was given
             values["steps"] = -(-values["steps"] // each) * each
     spec = validated(CellSpec, values)
-    if "fidelity" in given and all(_with_fidelity(values, one) == spec for one in FIDELITIES):
-        raise SpecError(
-            "fidelity has no effect here: the authors' code and the papers differ only in "
-            "hindsight (--her), and in the preys attract and repel"
-        )
     if "workers" in typed and not spec.environment.foreign:
         raise SpecError(f"--workers has no effect on {env}; it is for gymnasium environments")
-    must_count(spec, values, given.keys() - {"fidelity"})  # fidelity is checked above
+    must_count(spec, values, given.keys() - {"max_episode_steps"})  # may be as registered
     return spec
 
 
@@ -80,12 +74,6 @@ def must_be_known(algorithm: str) -> None:
     if algorithm not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
         raise SpecError(f"--algorithm {algorithm!r} is unknown; choose from {known}")
-
-
-def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
-    parts = {key: part for key, part in values.items() if isinstance(part, dict)}
-    changed = {k: {**part, "fidelity": fidelity} for k, part in parts.items() if "fidelity" in part}
-    return validated(CellSpec, {**values, **changed})
 
 
 def files_of(spec: CellSpec, out: Path) -> dict[str, Path]:

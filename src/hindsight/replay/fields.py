@@ -300,6 +300,7 @@ class FieldBuffer(ABC):
             "format": FORMAT,
             "size": ring.n_envs * ring.n_slots,
             "n_envs": ring.n_envs,
+            "fidelity": ring.relabelling.fidelity,  # before what follows from it
             **asdict(ring.relabelling),
             "alpha": getattr(ring, "alpha", "none"),
             **{f"field {name!r} in columns": columns for name, columns in fields.items()},

@@ -165,8 +165,8 @@ class HindsightReplayBuffer(FieldBuffer):
             size: capacity in transitions, of all environments together.
             env: the environment, or a vector environment, of gymnasium or Stable-Baselines3.  Its
                 observations are dictionaries with `achieved_goal`, `desired_goal`, `observation`
-                and any other keys.  A gymnasium vector environment must not reset by itself
-                (`autoreset_mode=AutoresetMode.DISABLED`).
+                and any other keys of numbers.  A gymnasium vector environment must not reset by
+                itself (`autoreset_mode=AutoresetMode.DISABLED`).
             strategy: where new goals come from: "final", "future", "episode" or "random".
             k: additional goals per transition; 0 turns hindsight off.
             fidelity: "described" recomputes the termination of relabelled transitions, "released"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.base import MOST, NUMBER, Count, Few, Spec, Steps
+from hindsight.specs.base import FIDELITIES, MOST, NUMBER, Count, Few, Fidelity, Spec, Steps
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import SpecError, guess
+from hindsight.specs.errors import SpecError, guess, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.specs.replay import WITHOUT_HINDSIGHT, ReplaySpec
@@ -287,11 +287,24 @@ def _put(values: dict[str, Any], key: str, value: Any, location: str) -> None:
 
 def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) -> None:
     """Raise SpecError for a key that the user gave and that its other keys leave without effect."""
+    if "fidelity" in keys and all(_with_fidelity(values, one) == spec for one in FIDELITIES):
+        raise SpecError(
+            "fidelity has no effect here: the authors' code and the papers differ only in "
+            "hindsight (her), and in the preys attract and repel"
+        )
     for section in SECTIONS:
         part, given = getattr(spec, section), values.get(section, {})
-        for key in (name for name in given if name in keys):
-            asked = TypeAdapter(type(part).model_fields[key].annotation).validate_python(given[key])
-            if getattr(part, key) != asked:
+        asked = {part.aliases.get(key, key) for key in keys} if given else set()
+        for key in (asked & given.keys()) - {"fidelity"}:
+            field = type(part).model_fields[key]
+            checked: Any = Annotated[field.annotation, field]
+            if getattr(part, key) != TypeAdapter(checked).validate_python(given[key]):
                 others = [f"{name} {x}" for name, x in given.items() if name != key]
                 because = f" with {', '.join(others)}" if others else ""
                 raise SpecError(f"{key}={given[key]} has no effect{because}")
+
+
+def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
+    parts = {key: part for key, part in values.items() if isinstance(part, dict)}
+    changed = {k: {**part, "fidelity": fidelity} for k, part in parts.items() if "fidelity" in part}
+    return validated(CellSpec, {**values, **changed})

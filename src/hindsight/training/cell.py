@@ -50,8 +50,13 @@ SLOWLY = (
 Callback = Callable[[Runs, str, dict[str, Tensor]], None]
 
 
-def check_device(device: str) -> None:
-    """Raise SpecError for an unknown device, or one that this machine lacks."""
+def known_device(device: str) -> str:
+    """The device; of `auto`, a GPU if there is one.
+
+    Raises SpecError for an unknown device, or one that this machine lacks.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(DEVICES, device):
         raise SpecError(f"device {device!r} is unknown; choose from cpu, cuda, cuda:1, ...")
     index = int(device.partition(":")[2] or 0)
@@ -60,6 +65,7 @@ def check_device(device: str) -> None:
             f"device {device}: torch {torch.__version__} finds {there} GPUs on {platform.node()}; "
             "use the device cpu"
         )
+    return device
 
 
 def prepare_process(device: str, threads: int = 1) -> None:
@@ -215,7 +221,7 @@ def train_cell(
     """
     how = execution or Execution()
     import_code(spec)
-    check_device(how.device)
+    known_device(how.device)
     prepare_process(how.device, how.threads)
     if not ENABLED and how.device == "cpu":
         print(SLOWLY, file=sys.stderr)

@@ -17,6 +17,7 @@ from hindsight.envs.gymnasium.facts import facts_of
 from hindsight.envs.gymnasium.trial import success_in
 from hindsight.specs.base import EnvironmentSpec, Success
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec, registered
 from hindsight.specs.spaces import Actions, action_choices, action_of, row_of
@@ -88,6 +89,7 @@ def evaluate_policy(
     if environment is None:
         raise SpecError("environment: None is not allowed unless the policy is a file")
     with _opened(**named) as env:
+        _must_be_seen(env, getattr(policy, "observation_space", env.observation_space))
         return _episodes(act, env, n_episodes, seed, success == "any")
 
 
@@ -209,7 +211,8 @@ def actor_of(
 def _id_of(environment: str | gymnasium.Env[Any, Any] | None) -> str | None:
     """Return the id of an environment, as `module:Name-v0` if it is an instance."""
     if isinstance(environment, gymnasium.Env) and environment.spec is not None:
-        return f"{type(environment.unwrapped).__module__}:{environment.spec.id}"
+        name = environment.spec.id
+        return name if name in ENVIRONMENTS else f"{type(environment.unwrapped).__module__}:{name}"
     return environment if isinstance(environment, str) else None
 
 
@@ -229,8 +232,7 @@ def _opened(
             "be a single gymnasium environment or an id for gymnasium.make"
         )
     try:
-        if ":" in environment:
-            registered(environment)  # the module may be in the working directory
+        registered(environment)  # imports what registers it, maybe from the working directory
         env = gymnasium.make(environment, **(parameters or {}))
     except SpecError:
         raise
@@ -238,6 +240,16 @@ def _opened(
         raise SpecError(f"environment {environment!r}: {' '.join(str(error).split())}") from error
     with closing(env):
         yield env
+
+
+def _must_be_seen(env: gymnasium.Env[Any, Any], by: Any) -> None:
+    """Raise SpecError unless observations are dictionaries, with the parts of the space `by`."""
+    name, there = env.spec.id if env.spec else env, env.observation_space
+    if not isinstance(there, Dict):
+        raise SpecError(f"environment: the observations of {name} are no dictionaries with goals")
+    seen = {key: space.shape for key, space in by.items()} if isinstance(by, Dict) else None
+    if seen != {key: space.shape for key, space in there.items()}:
+        raise SpecError(f"environment: {name} does not fit a model trained on observations {by}")
 
 
 def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:

@@ -1,10 +1,27 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from hindsight.specs.base import MOST, NUMBER, Fraction, Share
 from hindsight.specs.off_policy import ContinuousSpec
+
+
+def _one_name(value: float | str) -> float | str:
+    """Normalise a temperature, so that equal trainings share a name."""
+    word, _, first = value.partition("_") if isinstance(value, str) else ("", "", value)
+    try:
+        alpha = 1.0 if value == "auto" else float(first)
+    except ValueError:
+        alpha = math.nan
+    if word not in ("", "auto") or not 0 < alpha <= MOST:
+        raise ValueError(
+            f"{value!r} is not allowed; use 'auto', 'auto_0.1' to start at 0.1, or a number above "
+            "0 for a fixed temperature"
+        )
+    if word:
+        return "auto" if alpha == 1 else f"auto_{alpha!r}"
+    return alpha
 
 
 class SACSpec(ContinuousSpec):
@@ -23,28 +40,10 @@ class SACSpec(ContinuousSpec):
     tau: Share = 0.05
     target_entropy: Annotated[float, Field(ge=-MOST, le=MOST), NUMBER] | None = None
     """Entropy to which the temperature is adapted; null: minus the number of action dimensions."""
-    ent_coef: Annotated[float | str, NUMBER] = "auto"
+    ent_coef: Annotated[float | str, NUMBER, AfterValidator(_one_name)] = "auto"
     """Temperature alpha, the weight of entropy against reward: auto learns it starting at 1,
     auto_0.1 starting at 0.1, and a number fixes it. Usual: auto, or auto_0.01 where reaching the
     goal ends the episode; fixed 0.01 to 0.2."""
-
-    @field_validator("ent_coef")
-    @classmethod
-    def _has_one_name(cls, value: float | str) -> float | str:
-        """Normalise the value, so that equal trainings share a name."""
-        word, _, first = value.partition("_") if isinstance(value, str) else ("", "", value)
-        try:
-            alpha = 1.0 if value == "auto" else float(first)
-        except ValueError:
-            alpha = math.nan
-        if word not in ("", "auto") or not 0 < alpha <= MOST:
-            raise ValueError(
-                f"{value!r} is not allowed; use 'auto', 'auto_0.1' to start at 0.1, or a number "
-                "above 0 for a fixed temperature"
-            )
-        if word:
-            return "auto" if alpha == 1 else f"auto_{alpha!r}"
-        return alpha
 
     @property
     def learns_temperature(self) -> bool:

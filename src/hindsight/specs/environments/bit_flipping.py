@@ -13,6 +13,7 @@ class BitFlippingSpec(EnvironmentSpec):
     """
 
     entry_point: ClassVar[str] = "hindsight.envs.bit_flipping:BitFlipping"
+    aliases: ClassVar[dict[str, str]] = {"max_episode_steps": "max_steps"}
 
     id: Literal["BitFlipping-v0"] = "BitFlipping-v0"
     n_bits: Few = 10

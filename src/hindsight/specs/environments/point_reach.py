@@ -14,7 +14,9 @@ class PointReachSpec(EnvironmentSpec):
 
     entry_point: ClassVar[str] = "hindsight.envs.point_reach:PointReach"
     goals_in_box: ClassVar[bool] = True
-    aliases: ClassVar[dict[str, str]] = {"goal_range": "range", "distance_threshold": "threshold"}
+    aliases: ClassVar[dict[str, str]] = {
+        "goal_range": "range", "distance_threshold": "threshold", "max_episode_steps": "max_steps",
+    }  # fmt: skip
     observation_size: ClassVar[int] = 8
     action_size: ClassVar[int] = 2
 
