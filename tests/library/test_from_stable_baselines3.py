@@ -287,7 +287,7 @@ def test_their_callbacks_are_told_of_rollouts_and_the_end():
     assert told.told == ["start", "rollout", "30 steps", "rollout", "60 steps", "end"]
 
 
-@pytest.mark.parametrize("env", [ENV, lambda: gymnasium.make(ENV)])
+@pytest.mark.parametrize("env", [ENV, lambda: gymnasium.make("Corridor-v0")])
 def test_the_replay_buffer_is_saved_and_loaded_with_the_training(env, tmp_path):
     model = sac(env).learn(90)
     model.save(tmp_path / "model")
@@ -298,6 +298,8 @@ def test_the_replay_buffer_is_saved_and_loaded_with_the_training(env, tmp_path):
         model.learn(60).parameters(which="last"), again.learn(60).parameters(which="last")
     )
     model.save(tmp_path / "policy")
+    with pytest.warns(UserWarning, match="goes on from its 90 steps, .* this model had 150"):
+        again.load_replay_buffer(tmp_path / "buffer")
     with pytest.raises(FileError, match="has no replay buffer; write it with save_replay_buffer"):
         again.load_replay_buffer(tmp_path / "policy")
     with pytest.raises(FileError, match="is of a model with other settings or seeds"):
@@ -337,6 +339,9 @@ def test_commands_take_their_files(saved):
     shutil.copy(saved, here / "theirs.safetensors")
     refused = hindsight("evaluate", "theirs.safetensors", "--env", ENV, cwd=here)
     assert refused.returncode == 1 and refused.stderr.startswith("error: theirs.safetensors")
+    for other, why in (("BitFlipping-v0", "does not fit a model"), ("CartPole-v1", "are no dict")):
+        with pytest.raises(SpecError, match=why):
+            evaluated(model, other, 1)
     watched = hindsight("watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1", cwd=here)
     assert watched.returncode == 0
     assert (here / "a.gif").stat().st_size > 1000
