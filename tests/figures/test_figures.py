@@ -442,6 +442,9 @@ def test_labels_are_the_users_and_a_wrong_style_is_refused(tables, tmp_path):
     figure = figure_of("ppo_her_fig2", tables, style.Drawing(own=draw.own_style(path, tables)))
     assert figure.axes[0].get_title() == "easy"
     assert labels(figure)[:4] == ["baseline", "PPO-HER", "SAC", "theirs"]
+    path.write_text("labels: {PPO: PPO-HER, PPO-HER: PPO, static: random, random: static}")
+    swapped = figure_of("ppo_her_fig2", tables, style.Drawing(own=draw.own_style(path, tables)))
+    assert labels(swapped)[:4] == ["PPO-HER", "PPO", "SAC", "SAC-HER"]
     for text, said in {
         "looks: {PPO-her: {colour: '#000000'}}": "'PPO-her' is unknown; choose from",
         "looks: {PPO: {colour: red}}": "looks.PPO.colour",

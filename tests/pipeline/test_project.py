@@ -185,3 +185,17 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
     assert not Path("ran").exists()
     clean(Path("results"), "evil:X-v0")
     assert Path("ran").exists()  # the user has typed its name
+
+
+def test_the_page_on_clusters_says_what_the_plan_estimates():
+    """Within a twentieth, as the estimates themselves are no better."""
+    project = Project(load(ROOT / "config.yaml", {"preset": "paper"}))
+    queue = [seconds(spec) for spec in project.plan.cells.values()]
+    page = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
+    hours = re.search(r"estimates ([\d,]+) jobs,\n([\d,]+) core-hours", page)
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d,]+) h", page, re.M)
+    assert hours is not None and len(rows) == 3
+    found = [int(text.replace(",", "")) for text in (*hours.groups(), *(x[1] for x in rows))]
+    jobs = [int(row[0].replace(",", "")) for row in rows]
+    walls = [wall_seconds(sorted(queue, reverse=True), n) / 3600 for n in jobs]
+    assert found == pytest.approx([len(queue), sum(queue) / 3600, *walls], rel=0.05)

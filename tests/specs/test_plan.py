@@ -135,6 +135,7 @@ SAC = {"SAC": {"algorithm": "sac"}}
         ({"arms": HER, "fidelities": ["released"] * 2}, [".fidelities: 'released' is given twice"]),
         ({"arms": HER, "tasks": {"x": {"keys": 5}}}, ["tasks.x.keys: 5 is not a mapping"]),
         ({"arms": HER, "tasks": {"x": {"keys": {5: 3}}}}, ["tasks.x.keys: {5: 3} is not a mapp"]),
+        ({"arms": HER, "tasks": {"PointReach-v0": {}}}, ["tasks.PointReach-v0.id: is missing"]),
         ({"arms": HER, "tasks": {"x": {"id": [1]}}}, ["mine, PPO-HER, x: environment.id: [1] is"]),
         ({"arms": SAC, "keys": {"n_envs": 0}}, ["mine, SAC", "algorithm.n_envs: 0 is not allowed"]),
         # What would move a cell away from the place that tables and figures give it.

@@ -78,6 +78,7 @@ class Drawing:
     paper: bool = False
     own: OwnStyle = field(default_factory=lambda: OwnStyle())  # the user's looks and labels
     numbers: list[pd.DataFrame] = field(default_factory=list)  # tables of what is drawn
+    labelled: set[str] = field(default_factory=set)  # texts that are the user's already
 
 
 _DRAWING = ContextVar("drawing", default=Drawing())  # noqa: B039  its numbers are never read
@@ -103,7 +104,11 @@ def record(panel: str, **columns: Any) -> None:
 
 def label(text: str) -> str:
     """Return the user's own label instead of this one, if there is one."""
-    return _DRAWING.get().own.labels.get(text, text)
+    drawing = _DRAWING.get()
+    if text in drawing.own.labels:
+        text = drawing.own.labels[text]
+        drawing.labelled.add(text)
+    return text
 
 
 def own_look(name: str, look: "Look") -> "Look":
@@ -220,10 +225,13 @@ def finish(
     y_label: str = "",
 ) -> Figure:
     """Add axis labels and, in extra room above the panels, title, subtitle and legend."""
+    done = frozenset(_DRAWING.get().labelled)  # names of lines and panels
     for text in (text for text in fig.findobj(Text) if isinstance(text, Text)):
-        text.set_text(label(text.get_text()))
+        if text.get_text() not in done:
+            text.set_text(label(text.get_text()))
     for handle in handles:
-        handle.set_label(label(str(handle.get_label())))
+        if handle.get_label() not in done:
+            handle.set_label(label(str(handle.get_label())))
     x_label, y_label = label(x_label), label(y_label)
     for ax in filter(Axes.get_in_layout, fig.axes):
         # These places would else be found from all tick labels, again and again.

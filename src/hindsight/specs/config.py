@@ -146,6 +146,8 @@ class Experiment(Spec):
             keys = task.get("keys", {})
             if not isinstance(keys, dict) or not all(isinstance(key, str) for key in keys):
                 raise ValueError(f"tasks.{name}.keys: {keys!r} is not a mapping of keys to values")
+            if "id" not in task:
+                raise ValueError(f"tasks.{name}.id: is missing; it names the task's environment")
         for name, arm in self.arms.items():
             for task_name in arm.tasks or ():
                 must_be_among(self.tasks, task_name, f"arms.{name}.tasks:")
