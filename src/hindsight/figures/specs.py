@@ -4,7 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, FiniteFloat, NonNegativeFloat, PositiveFloat
+from pydantic import (
+    AfterValidator,
+    Field,
+    FiniteFloat,
+    NonNegativeFloat,
+    PositiveFloat,
+    PrivateAttr,
+)
 
 from hindsight.io.records import RECORD
 from hindsight.specs.base import Positive, Spec
@@ -106,6 +113,17 @@ class OwnStyle(Spec):
     looks: dict[str, OwnLook] = Field(default={})
     palette: str = "viridis_r"  # seaborn's or matplotlib's, for swept numbers, from light to dark
     labels: dict[str, str] = Field(default={})  # what to write instead of a label, by the label
+    _drawn: set[str] = PrivateAttr(default_factory=set)
+
+    def label(self, text: str) -> str:
+        """What to write instead of a text, which counts as drawn."""
+        self._drawn.add(text)
+        return self.labels.get(text, text)
+
+    @property
+    def undrawn(self) -> list[str]:
+        """Texts with a label of the user's that no figure has had."""
+        return [text for text in self.labels if text not in self._drawn]
 
 
 class Method(LookSpec):

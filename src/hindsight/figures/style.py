@@ -105,10 +105,10 @@ def record(panel: str, **columns: Any) -> None:
 def label(text: str) -> str:
     """Return the user's own label instead of this one, if there is one."""
     drawing = _DRAWING.get()
-    if text in drawing.own.labels:
-        text = drawing.own.labels[text]
-        drawing.labelled.add(text)
-    return text
+    found = drawing.own.label(text)
+    if found != text:
+        drawing.labelled.add(found)
+    return found
 
 
 def own_look(name: str, look: "Look") -> "Look":
