@@ -247,8 +247,12 @@ def _must_be_seen(env: gymnasium.Env[Any, Any], by: Any) -> None:
     name, there = env.spec.id if env.spec else env, env.observation_space
     if not isinstance(there, Dict):
         raise SpecError(f"environment: the observations of {name} are no dictionaries with goals")
-    seen = {key: space.shape for key, space in by.items()} if isinstance(by, Dict) else None
-    if seen != {key: space.shape for key, space in there.items()}:
+
+    def shapes(space: Dict) -> dict[str, list[int]]:
+        # sorted, because Stable-Baselines3 transposes pictures
+        return {key: sorted(part.shape or ()) for key, part in space.items()}
+
+    if not isinstance(by, Dict) or shapes(by) != shapes(there):
         raise SpecError(f"environment: {name} does not fit a model trained on observations {by}")
 
 
