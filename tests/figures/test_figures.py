@@ -448,7 +448,7 @@ def test_labels_are_the_users_and_a_wrong_style_is_refused(tables, tmp_path):
     path.write_text("labels: {PPO: baseline, PPOO: typo}")
     own = draw.own_style(path, tables)
     figure_of("ppo_her_fig2", tables, style.Drawing(own=own))
-    assert own.undrawn == ["PPOO"]
+    assert own.unused == ["PPOO"]
     for text, said in {
         "looks: {PPO-her: {colour: '#000000'}}": "'PPO-her' is unknown; choose from",
         "looks: {PPO: {colour: red}}": "looks.PPO.colour",

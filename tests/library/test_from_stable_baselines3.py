@@ -339,7 +339,7 @@ def test_commands_take_their_files(saved):
     shutil.copy(saved, here / "theirs.safetensors")
     refused = hindsight("evaluate", "theirs.safetensors", "--env", ENV, cwd=here)
     assert refused.returncode == 1 and refused.stderr.startswith("error: theirs.safetensors")
-    for other, why in (("BitFlipping-v0", "does not fit a model"), ("CartPole-v1", "are no dict")):
+    for other, why in (("BitFlipping-v0", "does not fit a model"), ("CartPole-v1", "are not dict")):
         with pytest.raises(SpecError, match=why):
             evaluated(model, other, 1)
     watched = hindsight("watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1", cwd=here)

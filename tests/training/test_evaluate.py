@@ -197,7 +197,7 @@ def test_random_actions_are_those_of_the_policy():
         (
             {"policy": lambda obs: 0, "environment": "CartPole-v1"},
             SpecError,
-            "the observations of CartPole-v1 are no dictionaries with goals",
+            "the observations of CartPole-v1 are not dictionaries with goals",
         ),
         ({"policy": "none.safetensors"}, FileError, "none.safetensors"),
         ({"policy": 3}, SpecError, "policy: an object of type int is not allowed; it must"),

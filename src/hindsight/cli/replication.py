@@ -122,8 +122,8 @@ def figures(
         check_tables(name, tables)
         made = draw(name, tables, out / name, kinds, paper=paper, own=style, csv=csv)
         typer.echo("  ".join(map(str, made)))
-    for text in style.undrawn if style else ():
-        typer.echo(f"{own}: labels: {text!r} stands in none of these figures", err=True)
+    for text in style.unused if style else ():
+        typer.echo(f"{own}: labels: {text!r} does not appear in any of these figures", err=True)
 
 
 @app.command()

@@ -113,17 +113,23 @@ class OwnStyle(Spec):
     looks: dict[str, OwnLook] = Field(default={})
     palette: str = "viridis_r"  # seaborn's or matplotlib's, for swept numbers, from light to dark
     labels: dict[str, str] = Field(default={})  # what to write instead of a label, by the label
-    _drawn: set[str] = PrivateAttr(default_factory=set)
+    _replaced: dict[str, str] = PrivateAttr(default_factory=dict)  # those of `labels` so far
 
     def label(self, text: str) -> str:
-        """What to write instead of a text, which counts as drawn."""
-        self._drawn.add(text)
+        """What to write instead of a text."""
+        if text in self.labels:
+            self._replaced[text] = self.labels[text]
         return self.labels.get(text, text)
 
     @property
-    def undrawn(self) -> list[str]:
-        """Texts with a label of the user's that no figure has had."""
-        return [text for text in self.labels if text not in self._drawn]
+    def written(self) -> frozenset[str]:
+        """The user's own labels that stand in figures by now."""
+        return frozenset(self._replaced.values())
+
+    @property
+    def unused(self) -> list[str]:
+        """The texts that no figure has had."""
+        return [text for text in self.labels if text not in self._replaced]
 
 
 class Method(LookSpec):

@@ -78,7 +78,6 @@ class Drawing:
     paper: bool = False
     own: OwnStyle = field(default_factory=lambda: OwnStyle())  # the user's looks and labels
     numbers: list[pd.DataFrame] = field(default_factory=list)  # tables of what is drawn
-    labelled: set[str] = field(default_factory=set)  # texts that are the user's already
 
 
 _DRAWING = ContextVar("drawing", default=Drawing())  # noqa: B039  its numbers are never read
@@ -104,11 +103,7 @@ def record(panel: str, **columns: Any) -> None:
 
 def label(text: str) -> str:
     """Return the user's own label instead of this one, if there is one."""
-    drawing = _DRAWING.get()
-    found = drawing.own.label(text)
-    if found != text:
-        drawing.labelled.add(found)
-    return found
+    return _DRAWING.get().own.label(text)
 
 
 def own_look(name: str, look: "Look") -> "Look":
@@ -225,7 +220,8 @@ def finish(
     y_label: str = "",
 ) -> Figure:
     """Add axis labels and, in extra room above the panels, title, subtitle and legend."""
-    done = frozenset(_DRAWING.get().labelled)  # names of lines and panels
+    # Names of lines and panels are the user's by now: a second time, swapped ones would swap back.
+    done = _DRAWING.get().own.written
     for text in (text for text in fig.findobj(Text) if isinstance(text, Text)):
         if text.get_text() not in done:
             text.set_text(label(text.get_text()))

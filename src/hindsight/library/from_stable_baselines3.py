@@ -35,7 +35,7 @@ SAME: dict[str, tuple[Any, str]] = {
     "rollout_buffer_kwargs": (None, "a model has its own"),
     "_init_setup_model": (True, "a model is always set up"),
     "activation_fn": (None, "nothing: PPO's networks have tanh, the others ReLU"),
-    "n_critics": (2, "nothing: there are two, of ddpg one, and of ppo and dqn none"),
+    "n_critics": (None, "nothing: there are two, of ddpg one, and of ppo and dqn none"),
     "normalize_advantage": (True, "advantages are always normalised"),
     "n_steps": (1, "off-policy algorithms have one-step returns"),
     "use_sde": (False, "epsilon=0.2 takes random actions"),
@@ -247,7 +247,7 @@ class Acting(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         if not isinstance(model.observation_space, Dict):
-            raise SpecError("the model's observations are no dictionaries with goals")
+            raise SpecError("the model's observations are not dictionaries with goals")
         # Checking its arguments, a distribution branches on numbers, which torch cannot export.
         torch.distributions.Distribution.set_default_validate_args(False)
         spaces = model.observation_space.spaces

@@ -246,7 +246,7 @@ def _must_be_seen(env: gymnasium.Env[Any, Any], by: Any) -> None:
     """Raise SpecError unless observations are dictionaries, with the parts of the space `by`."""
     name, there = env.spec.id if env.spec else env, env.observation_space
     if not isinstance(there, Dict):
-        raise SpecError(f"environment: the observations of {name} are no dictionaries with goals")
+        raise SpecError(f"environment: the observations of {name} are not dictionaries with goals")
 
     def shapes(space: Dict) -> dict[str, list[int]]:
         # sorted, because Stable-Baselines3 transposes pictures
