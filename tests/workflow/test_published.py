@@ -5,6 +5,7 @@ from html import unescape
 
 from hindsight.figures.draw import figure_of
 from hindsight.specs.config import PUBLISHED
+from tests.support.commands import program
 from tests.support.configuration import ROOT
 
 
@@ -16,6 +17,15 @@ def test_the_scoreboard_in_the_repository_is_that_of_the_published_results(publi
         for at in (published_project, ROOT)
     )
     assert len(made) > 30 and made == shown
+
+
+def test_the_figures_in_the_repository_are_those_of_the_published_results(published_project):
+    """Byte for byte; it has those that its pages show."""
+    shown = program("git", "ls-files", "figures/published", cwd=ROOT).stdout.split()
+    assert len(shown) > 40
+    for name in shown:
+        same = (published_project / name).read_bytes() == (ROOT / name).read_bytes()
+        assert same, f"{name}: run `make figures`"
 
 
 def test_the_page_is_of_moderate_size_and_its_links_lead_somewhere(published_project):
