@@ -72,7 +72,7 @@ def draw(
     figure = figure_of(name, tables_root, drawing)
     made = style.save(figure, out_stem, kinds=kinds, paper=paper)
     if csv:
-        table = pd.concat([pd.DataFrame(), *drawing.numbers])
+        table = pd.concat([pd.DataFrame(), *map(pd.DataFrame, drawing.numbers)])
         made.append(Path(f"{out_stem}.csv"))
         write_whole(made[-1], partial(table.to_csv, index=False, float_format="%.7g"))
     return made

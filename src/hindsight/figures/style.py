@@ -17,7 +17,6 @@ from typing import Any
 
 import matplotlib.style
 import numpy as np
-import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -77,7 +76,7 @@ class Drawing:
     #: For a paper: as wide as its column or page, and without title and subtitle.
     paper: bool = False
     own: OwnStyle = field(default_factory=lambda: OwnStyle())  # the user's looks and labels
-    numbers: list[pd.DataFrame] = field(default_factory=list)  # tables of what is drawn
+    numbers: list[dict[str, Any]] = field(default_factory=list)  # columns of each line drawn
 
 
 _DRAWING = ContextVar("drawing", default=Drawing())  # noqa: B039  its numbers are never read
@@ -98,7 +97,7 @@ def styled(drawing: Drawing | None = None) -> Iterator[None]:
 
 def record(panel: str, **columns: Any) -> None:
     """Keep the numbers of a line that is drawn, for `hindsight figures --csv`."""
-    _DRAWING.get().numbers.append(pd.DataFrame({"panel": panel.replace("\n", ", ")} | columns))
+    _DRAWING.get().numbers.append({"panel": panel.replace("\n", ", ")} | columns)
 
 
 def label(text: str) -> str:
