@@ -54,7 +54,7 @@ print(json.dumps([[code_of(CellSpec.model_validate(cell)) for cell in others], f
 #: Cells of every algorithm and environment there is.
 OTHERS = [
     {"hindsight": {}},
-    {"algorithm": {"name": "sac"}},
+    {"algorithm": {"name": "sac"}, "replay": {"strategy": "future"}},
     {"algorithm": {"name": "td3"}},
     {"algorithm": {"name": "ddpg"}, "environment": {"id": "PointReach-v0"}},
     {"algorithm": {"name": "dqn"}, "environment": {"id": "BitFlipping-v0"}},
@@ -149,7 +149,7 @@ def name_prey(package: Path) -> None:
 def name_strategy(package: Path) -> None:
     path = package / "src/hindsight/specs/replay.py"
     line, text = BLOCKS["src/hindsight/specs/replay.py"], path.read_text(encoding="utf-8")
-    path.write_text(re.sub(r"^EpisodeStrategy = .*\n", line, text, flags=re.M))
+    path.write_text(re.sub(r"^    EpisodeStrategy = .*\n", line, text, flags=re.M))
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,7 @@ def test_a_strategy(package):
     goals = package / "src/hindsight/relabel/goals.py"
     text = goals.read_text(encoding="utf-8")
     block = BLOCKS["src/hindsight/relabel/goals.py"]
-    text = text.replace("\nSTRATEGIES:", f"\n{block}\n\nSTRATEGIES:")
-    text = text.replace('    "episode": episode,\n', '    "episode": episode,\n    "soon": soon,\n')
-    goals.write_text(text, encoding="utf-8")
+    goals.write_text(text.replace("def strategy_of(", f"{block}\n\ndef strategy_of("))
     name_strategy(package)
     hers = [{"strategy": "soon", "fidelity": fidelity} for fidelity in ("released", "described")]
     on_policy = [{**SMALL, "algorithm": PPO, "hindsight": her} for her in hers]
@@ -225,7 +223,6 @@ def test_a_strategy(package):
         package,
         *on_policy,
         *off_policy,
-        others=[],
         then="import numpy as np, torch\n"
         "from hindsight.relabel.goals import choose, choose_on\n"
         "for of, by in ((np.array, choose), (torch.tensor, choose_on)):\n"

@@ -51,5 +51,7 @@ def _roots(spec: CellSpec) -> Iterator[str]:
     algorithm, environment = spec.algorithm, spec.environment
     yield from (algorithm.loop, *environment.code)
     yield from filter(None, (algorithm.module, algorithm.compiled_module))
+    chosen = {part.strategy for part in (spec.hindsight, spec.replay) if part is not None}
+    yield from (f"hindsight.relabel.goals:{name}" for name in chosen - {None, "random"})
     for kind in (type(spec), type(algorithm), type(environment)):
         yield f"{kind.__module__}:{kind.__name__}"

@@ -1,14 +1,16 @@
 """Specification of an off-policy algorithm's replay."""
 
-from typing import ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from pydantic import model_validator
 
 from hindsight.specs.base import Count, Fidelity, Fraction, Spec
 
-#: Which achieved goals may replace the desired one (Andrychowicz et al. 2017, section 4.5).
-EpisodeStrategy = Literal["final", "future", "episode"]  # of the transition's own episode
-GoalStrategy = Literal[EpisodeStrategy, "random"]  # or of any episode in the buffer
+# Which achieved goals may replace the desired one (Andrychowicz et al. 2017, section 4.5).
+# Fingerprints skip such blocks: a cell depends only on its own strategy.
+if TYPE_CHECKING or not TYPE_CHECKING:  # noqa: SIM221
+    EpisodeStrategy = Literal["final", "future", "episode"]  # of the transition's own episode
+    GoalStrategy = Literal[EpisodeStrategy, "random"]  # or of any episode in the buffer
 GOAL_STRATEGIES: tuple[GoalStrategy, ...] = get_args(GoalStrategy)
 #: Options that have an effect without hindsight, too.
 WITHOUT_HINDSIGHT = ("prioritized", "alpha", "beta", "time_limit_terminates")

@@ -312,7 +312,7 @@ def ring_of(runs: Any, run: int) -> Ring:
         buffer.rows[run].numpy(), buffer.before[run], buffer.left[run], buffer.elapsed[run],
         buffer.oldest[run], np.array([buffer.position]), buffer.longest, env.observation_size,
         env.goal_size, env.action_size,
-        goals.STRATEGIES["final" if strategy == "random" else strategy].address,
+        goals.strategy_of("final" if strategy == "random" else strategy).address,
         strategy == "random", k / (k + 1), replay.fidelity == "described",
         replay.time_limit_terminates, sums, largest, alpha, eps,
     )  # fmt: skip
