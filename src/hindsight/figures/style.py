@@ -220,9 +220,10 @@ def finish(
 ) -> Figure:
     """Add axis labels and, in extra room above the panels, title, subtitle and legend."""
     # Names of lines and panels are the user's by now: a second time, swapped ones would swap back.
-    done = _DRAWING.get().own.written
-    for text in (text for text in fig.findobj(Text) if isinstance(text, Text)):
-        if text.get_text() not in done:
+    own = _DRAWING.get().own
+    done = own.written
+    for text in fig.findobj(Text) if own.labels else ():  # slow
+        if isinstance(text, Text) and text.get_text() not in done:
             text.set_text(label(text.get_text()))
     for handle in handles:
         if handle.get_label() not in done:
