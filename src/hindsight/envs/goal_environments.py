@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class GoalEnvironments(Environment):
         if only is not None and not evaluation:
             print(f"{only.why}: evaluations end its open episode", file=sys.stderr)
 
-    @property
+    @cached_property
     def goal_size(self) -> int:
         return self.spec.goal_size
 
@@ -102,7 +103,7 @@ class GoalEnvironments(Environment):
         self._show()
         terminated, truncated, success = outcome.unbind(-1)
         rest = self._tensor("rest") if self.keeps_rest else None
-        if rest is not None and not self.paid_rest and rest.any():
+        if rest is not None and not self.paid_rest and rest.numpy(force=True).any():
             self.paid_rest = True
             paid = f"{float(rest[rest != 0][0]):+g} beyond compute_reward"
             print(f"{self.spec.called}: a step paid {paid}; {REST['keep']}", file=sys.stderr)

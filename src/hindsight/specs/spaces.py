@@ -98,9 +98,14 @@ def action_of(space: Actions, values: NDArray[np.float32]) -> Any:
     if not isinstance(space, Box):
         return (values.reshape(space.shape) + getattr(space, "start", 0)).astype(space.dtype)
     low, high = (x.astype(np.float64).ravel() for x in (space.low, space.high))
-    scaled = (low + high) / 2 + (high - low) / 2 * np.clip(values, -1, 1)
+    scaled = (low + high) / 2 + (high - low) / 2 * _clipped(values, -1, 1)
     # Rounding must not leave the box.
-    return np.clip(scaled.astype(space.dtype).reshape(space.shape), space.low, space.high)
+    return _clipped(scaled.astype(space.dtype).reshape(space.shape), space.low, space.high)
+
+
+def _clipped(values: Array, low: Any, high: Any) -> Any:
+    """np.clip in a fifth of the time, for few numbers."""
+    return np.minimum(np.maximum(values, low), high)
 
 
 def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], list[str]]:

@@ -127,19 +127,24 @@ class GoalFacts(Facts):
             )
 
     def beyond(
-        self, reward: float, achieved: Array, desired: Sequence[Array]
+        self,
+        reward: float,
+        expected: NDArray[np.float32],
+        achieved: Array,
+        desired: Sequence[Array],
     ) -> tuple[float, float]:
         """The parts of a reward beyond that of the goal pursued, which is asked for in float32.
 
         Returns what no goal explains, and what the move of the goal by the step, or the rounding of
-        goals, explains. `desired` holds the goals before and after the step.
+        goals, explains. `expected` [1] is the reward of the goal pursued, and `desired` holds the
+        goals before and after the step.
         """
 
         def explains(found: NDArray[np.float32]) -> bool:
-            return bool(np.isclose(found, reward, rtol=1e-4, atol=1e-6).any())
+            apart = np.abs(found.astype(np.float64) - reward)
+            return bool((apart <= 1e-6 + 1e-4 * abs(reward)).any())
 
         pursued, moved = desired
-        expected = self.rewards(achieved[None], pursued[None])
         place, goal = (x.astype(np.float32).astype(x.dtype) for x in (achieved, pursued))
         is_exact = np.array_equal(place, achieved) and np.array_equal(goal, pursued)
         asked = float((expected if is_exact else self.rewards(place[None], goal[None]))[0])

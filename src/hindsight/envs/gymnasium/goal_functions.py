@@ -185,10 +185,15 @@ class Constancy:
                 "use its arguments achieved_goal and desired_goal"
             )
 
-    def check(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> None:
-        """Raise ReadsState if a step's info, or the instance, matters to some goals only."""
+    def check(
+        self, achieved: Array, desired: Array, info: Mapping[str, Any]
+    ) -> NDArray[np.float32]:
+        """Raise ReadsState if a step's info, or the instance, matters to some goals only.
+
+        Returns what the first function, `compute_reward`, returns for the goals [*goal]: [1].
+        """
         self._first = achieved if self._first is None else self._first
-        goals = np.stack([achieved] * 3), np.stack([desired, achieved, self._first])
+        goals = np.array([achieved] * 3), np.array([desired, achieved, self._first])
         answers = [asked(*goals) for _, asked, _ in self._functions]
         for (name, asked, own), expected in zip(self._functions, answers, strict=True):
             found = own(*goals, info)
@@ -198,6 +203,8 @@ class Constancy:
                 at_goal = desired[None], desired[None]
                 own_reward, another = own(*at_goal, info), asked(*at_goal, info)
                 self._apart |= not np.allclose(own_reward, another, rtol=1e-4, atol=1e-5)
+            if not more.any():  # the usual case
+                continue
             # A fall ends an episode under every goal.
             shared = np.ptp(more) <= 1e-5 + 1e-4 * np.abs(more).max()
             if name == "compute_reward" and shared and not self.of_state and abs(more[0]) > 1e-4:
@@ -216,6 +223,7 @@ class Constancy:
             )
         if len(self._kept) < KEPT:
             self._kept.append((*goals, answers))
+        return answers[0][:1]
 
 
 def _compare(name: str, found: Array, where: str, other: Array, elsewhere: str) -> None:

@@ -73,7 +73,7 @@ def success_in(info: Mapping[str, Any]) -> bool | None:
     if key is None:
         return None
     found = np.asarray(info[key])
-    if found.size and found.dtype.kind in "biuf" and np.isin(found, (0, 1)).all():
+    if found.size and found.dtype.kind in "biuf" and ((found == 0) | (found == 1)).all():
         return bool(found.all())
     raise SpecError(f"info[{key!r}] was {info[key]!r}; it must be True or False, or 1 or 0")
 

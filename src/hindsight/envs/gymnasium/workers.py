@@ -164,11 +164,11 @@ class Instances:
         self._observe(i, "next_obs", obs)
         achieved = facts.goal_of(obs, "achieved_goal")
         success = facts.is_success(pursued, obs, info)
-        self._watches[i].check(achieved, pursued, info)
+        expected = self._watches[i].check(achieved, pursued, info)
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
             facts.check_ending(achieved, goals, terminated, truncated, success)
-        rest, moved = facts.beyond(float(reward), achieved, goals)
+        rest, moved = facts.beyond(float(reward), expected, achieved, goals)
         if rest and self.spec.rest == "refuse":
             said = float(reward) - rest
             raise ValueError(
