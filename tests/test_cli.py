@@ -181,6 +181,12 @@ def test_policies_have_short_names(trained, tmp_path, monkeypatch):
     ):  # a copy under another's name
         with pytest.raises(FileError, match="holds another policy than its name says"):
             policy_called(name)
+    best = Path("results/best/chase", other.name)
+    best.parent.mkdir(parents=True)
+    shutil.copy(policy, best)
+    for name in (best, best.absolute(), Path("results/..", other.relative_to(tmp_path))):
+        with pytest.raises(FileError, match="holds another policy than its name says"):
+            policy_called(name)
     with pytest.raises(SpecError, match=f"{short[:3]}: 2 policies begin with it in results/pol"):
         policy_called(Path(short[:3]))
     with pytest.raises(SpecError, match="x: there is no such policy in results/policies; `last`"):

@@ -58,6 +58,16 @@ def test_an_unusable_home_is_replaced(tmp_path, home):
     assert not lent.exists()
 
 
+@pytest.mark.parametrize("caches", ["/proc/none", "file", "file/below"])
+def test_an_unusable_folder_for_caches_is_left_out(tmp_path, caches):
+    (tmp_path / "file").touch()
+    code = AT_HOME + "assert 'XDG_CACHE_HOME' not in os.environ\n"
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": caches}
+    told = program(sys.executable, "-c", code, cwd=tmp_path, env=home)
+    assert told.returncode == 0, told.stderr
+    assert told.stderr == f"XDG_CACHE_HOME {caches} cannot be used\n"
+
+
 def test_a_usable_home_stays(tmp_path):
     told = program(sys.executable, "-c", AT_HOME, env={"HOME": str(tmp_path)})
     assert (told.stdout, told.stderr) == (f"{tmp_path}\n", "")

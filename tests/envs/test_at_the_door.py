@@ -427,6 +427,8 @@ def test_what_all_goals_share_is_kept_as_the_rest():
     said = "reads the environment's own state (-"
     assert any(said in note for note in hovering("Toll-v0").facts.notes)
     assert not any(said in note for note in hovering().facts.notes)
+    with pytest.warns(UserWarning, match="reads the environment's own state"):
+        SAC("Toll-v0", seeds=1, workers=0)
     env = driven(hovering("Toll-v0"), 50)
     action = torch.tensor([[[0.5, -0.25]]])
     assert float(env.step(action).rest) == pytest.approx(-0.75)
@@ -450,6 +452,13 @@ class Scaled(Hovering):
     def step(self, action: Any) -> Any:
         obs, reward, *rest = super().step(action)
         return obs, 0.1 * reward, *rest
+
+
+class Near(Hovering):
+    """Pays for nearness."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return -np.linalg.norm(np.asarray(achieved) - desired, axis=-1)
 
 
 class Bonus(Hovering):
@@ -476,7 +485,7 @@ class Metres(Hovering):
         return seen | {key: place + self.origin for key, place in goals.items()}
 
 
-for kind in (OwnGoal, Blind, Scaled, Bonus, Metres):
+for kind in (OwnGoal, Blind, Scaled, Near, Bonus, Metres):
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
 
@@ -494,6 +503,20 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
     for wrapper in (gym.wrappers.NormalizeReward, partial(gym.wrappers.DelayObservation, delay=2)):
         with pytest.raises(SpecError, match=r"(Normalize\w+|Delay\w+) is not allowed, bec"):
             SAC(lambda: wrapper(gym.make("Hovering-v0")), seeds=1, workers=0)  # noqa: B023
+    clips = partial(gym.wrappers.ClipReward, min_reward=-0.4, max_reward=0.0)
+    scales = partial(
+        gym.wrappers.TransformObservation,
+        func=lambda obs: {key: value**3 for key, value in obs.items()},
+        observation_space=gym.make("Hovering-v0").observation_space,
+    )
+    for wrapper, kind in ((clips, "ClipReward"), (scales, "TransformObservation")):
+        with pytest.raises(SpecError, match=f"{kind} changes rewards or goals, by more than a c"):
+            SAC(lambda: wrapper(gym.make("Near-v0")), seeds=1, workers=0)  # noqa: B023
+    shifted = SAC(
+        lambda: gym.wrappers.TransformReward(gym.make("Near-v0"), lambda reward: reward + 1),
+        seeds=1, workers=0,
+    )  # fmt: skip
+    assert any("+1" not in note and "that goals do not explain" in note for note in shifted.notes)
     said = "a step's reward was 5, but compute_reward returns 0; the part that goals do not"
     assert any(said in note.replace("-0", "0") for note in hovering("Bonus-v0").facts.notes)
     with pytest.raises(SpecError, match="with rest=refuse they must agree"):

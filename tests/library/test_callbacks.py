@@ -87,6 +87,16 @@ def test_the_best_do_not_depend_on_what_was_there_before(tmp_path):
         assert other == found
 
 
+def test_the_best_of_another_cell_are_not_taken_over(tmp_path):
+    """Though their file has the name of the cell whose runs are reused."""
+    first = SPEC.model_copy(update={"seeds": 2})
+    other = first.model_copy(update={"hindsight": None})
+    kept(first, tmp_path)
+    kept(other, tmp_path)
+    best_of(other, tmp_path).replace(best_of(first, tmp_path))
+    assert kept(SPEC, tmp_path)["seeds"] == [4]
+
+
 def test_the_best_of_a_training_with_other_packages_are_forgotten(tmp_path):
     best = best_of(SPEC, tmp_path)
     saved = kept(SPEC, tmp_path)

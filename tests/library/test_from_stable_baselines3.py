@@ -215,7 +215,7 @@ def test_learn_with_their_arguments_and_callbacks(tmp_path):
             reset_num_timesteps=False,
         )  # fmt: skip
     # The iteration in which the eightieth step lies was the last.
-    assert model.num_timesteps == 90 and counts.n_calls == 90
+    assert model.num_timesteps == 90 and counts.n_calls == 80
     results = np.load(tmp_path / "evaluations.npz")
     assert results["timesteps"].tolist() == [30, 60, 90]
     assert SAC.load(tmp_path / "best_model").num_timesteps in (30, 60, 90)
@@ -285,6 +285,18 @@ def test_their_callbacks_are_told_of_rollouts_and_the_end():
     told = Told()
     sac().learn(60, told)
     assert told.told == ["start", "rollout", "30 steps", "rollout", "60 steps", "end"]
+
+
+class Stops(BaseCallback):
+    def _on_step(self) -> bool:
+        return self.n_calls < 40
+
+
+@pytest.mark.filterwarnings("ignore:Stops is called")
+def test_a_callback_of_theirs_that_stops_is_not_called_again():
+    stops, model = Stops(), sac()
+    model.learn(120, stops)
+    assert stops.n_calls == 40 and model.num_timesteps == 60
 
 
 @pytest.mark.parametrize("env", [ENV, lambda: gymnasium.make("Corridor-v0")])

@@ -295,7 +295,7 @@ class Uncopied(Corridor):
     ("make", "words"),
     [
         (lambda: small(Uncopied(), max_episode_steps=9), "pass a function that creates one"),
-        (lambda: small(Corridor()), "Corridor has no step limit: set one, such as"),
+        (lambda: small(Corridor()), "Corridor has no step limit that is always the same"),
         (lambda: small(3), "it must be a gymnasium id, a function"),
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),

@@ -69,7 +69,7 @@ def test_cells_that_take_runs_over_are_announced(tmp_path, monkeypatch):
     assert project().taken_over == project(seeds=3, results="cached").taken_over == ""
     assert project(seeds=3, steps=1024).taken_over == ""
     more = project(seeds=3)
-    asked = f"1 of the {len(more.missing)} cells to be trained take over runs from a cell with more"
+    asked = f"1 of the {len(more.missing)} cells to be trained may take over runs of cells with o"
     assert more.taken_over.startswith(asked) and len(more.missing) == 1 + len(others)
     assert more.taken_over in list(what_comes(more, "1"))
     policies.unlink()  # without them no run can be taken over
@@ -154,15 +154,24 @@ def put(name, spec, kinds=("cells",)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         if kind == "cells":
-            write_curves(path, pa.table({"phase": ["train"]}), {"spec": spec})
+            known = {
+                "spec": spec,
+                "spec_hash": small.SPEC.hash,
+                "code": name.rpartition("-")[2][:12],
+            }
+            write_curves(path, pa.table({"phase": ["train"]}), known)
 
 
 def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spec = small.SPEC.model_dump(mode="json")
     put(file_name(small.SPEC), spec)
-    put(f"b/old-{OLD}", spec, ("cells", "policies", "logs"))
-    put("b/older-00000000aaaa", {**spec, "a_key_of_an_older_version": 1})
+    former = f"{small.SPEC.name}-{OLD}"
+    put(former, spec, ("cells", "policies", "logs"))
+    older = f"b/older-{small.SPEC.hash}-00000000aaaa"
+    put(older, {**spec, "a_key_of_an_older_version": 1})
+    for mine in ("mine/for-the-talk", f"mine/x-{OLD}", f"{former} (copy)"):  # the user's own
+        put(mine, spec)
     put(f"b/begun-{OLD}", None, ["checkpoints"])
     put("b/begun-111111111111", None, ["checkpoints"])  # of code that is unknown
     Path("evil.py").write_text("open('ran', 'w')")
@@ -170,15 +179,15 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
         put(f"b/elsewhere{i}-{OLD[::-1]}", {**spec, "environment": {"id": where}})
     put(f"b/damaged-{OLD}", spec)
     os.truncate(f"results/cells/b/damaged-{OLD}.parquet", 100)
-    Path(f"results/policies/b/old-{OLD}.pt").touch()  # of version 1.0
+    Path(f"results/policies/{former}.pt").touch()  # of version 1.0
     listed = {str(path.relative_to("results")) for path in clean(Path("results"))}
     old = {
-        f"policies/b/old-{OLD}.pt",
-        f"cells/b/old-{OLD}.parquet",
-        f"policies/b/old-{OLD}.safetensors",
-        f"logs/b/old-{OLD}.log",
+        f"policies/{former}.pt",
+        f"cells/{former}.parquet",
+        f"policies/{former}.safetensors",
+        f"logs/{former}.log",
     }
-    assert listed == old | {"cells/b/older-00000000aaaa.parquet"}
+    assert listed == old | {f"cells/{older}.parquet"}
     Path(f"results/cells/b/damaged-{OLD}.parquet").unlink()
     listed = {str(path) for path in clean(Path("results"))}
     assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 6

@@ -546,14 +546,74 @@ def test_infos_of_a_vector_environment_are_each_one_s_own(n):
     assert set(found.rewards + np.abs(gap[:, 0])) == {-2}
 
 
-def test_the_pieces_of_a_long_episode_are_no_resets():
-    env = gymnasium.make("PointReach-v0")
-    buffer = HindsightReplayBuffer(30, env, seed=0)
+class Taxed(Line):
+    """Pays what its info says."""
+
+    def step(self, action):
+        obs, reward, *rest, _ = super().step(action)
+        return obs, reward - 2.0, *rest, {"tax": 2.0}
+
+    def compute_reward(self, achieved, desired, infos):
+        return -np.abs(achieved - desired)[..., 0] - np.array([i.get("tax", 0) for i in infos])
+
+
+@pytest.mark.parametrize(
+    ("how", "warned"), [({}, True), ({"info_keys": ["tax"]}, False), ({"copy_infos": True}, False)]
+)
+def test_a_reward_that_reads_infos_which_are_not_kept_is_named(how, warned):
+    env = Taxed()
+    buffer = HindsightReplayBuffer(100, env, fidelity="released", seed=0, **how)
     obs, _ = env.reset(seed=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for _ in range(45):
-            action = env.action_space.sample()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            after, *rest = env.step(np.ones(1))
+            buffer.add(obs, np.ones(1), rest[0], after, False, False, rest[-1])
+            obs = after
+    assert [str(x.message)[:45] for x in told] == [
+        "compute_reward returns something else with th"
+    ] * warned
+    with pytest.raises(ValueError, match="info_keys: 'tax' is not allowed"):
+        HindsightReplayBuffer(100, env, fidelity="released", info_keys="tax")
+
+
+@pytest.mark.parametrize("size", [2, 7, 30, 49])
+def test_a_long_episode_is_stored_in_pieces_of_which_some_can_always_be_sampled(size):
+    """With one warning, and goals of their own piece."""
+    buffer = HindsightReplayBuffer(size, Line(), fidelity="released", k=10**9, seed=0)
+
+    def obs(place):
+        names = "observation", "achieved_goal", "desired_goal"
+        return dict.fromkeys(names, np.array([place], float))
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for step in range(250):
+            over = step % 50 == 49
+            buffer.add(obs(step), np.ones(1), -1.0, obs(step + 1 - over / 2), False, over)
+            if step + 1 >= size:
+                found = buffer.sample(20)
+                later = found.obs["desired_goal"] - found.next_obs["achieved_goal"]
+                assert (later >= 0).all() and (later <= size // 2).all()
+    assert [str(x.message) for x in told] == [
+        f"an episode has at least {size} steps, for which an environment's share of the size, "
+        f"{size}, is not enough: it is stored in pieces of half of that, and goals come from its "
+        "own piece"
+    ]
+
+
+def test_an_episode_that_fills_the_buffer_leaves_nothing_to_sample_while_the_next_is_open():
+    env = gymnasium.make("PointReach-v0")
+    buffer = HindsightReplayBuffer(50, env, seed=0)
+    for _ in range(2):
+        obs, _ = env.reset(seed=0)
+        for _ in range(50):
+            action = np.zeros(2, np.float32)
             after, reward, terminated, truncated, info = env.step(action)
             buffer.add(obs, action, reward, after, terminated, truncated, info)
             obs = after
+        buffer.sample(4)
+    buffer.truncate_last_trajectory()
+    buffer.add(env.reset(seed=1)[0], action, reward, after, False, False, info)
+    with pytest.raises(ValueError, match="a size of twice an episode's length"):
+        buffer.sample(4)

@@ -81,8 +81,16 @@ def _set_aside(paths: Iterable[Path]) -> str:
 
     actions = []
     for path in paths:
-        if {TRAINED / "cells", TRAINED / "policies"}.intersection(path.parents):
-            actions.append(f"set aside as {set_aside(path).name}, and trained again")
+        if TRAINED / "cells" in path.parents:
+            aside = set_aside(path).name
+            actions.append(f"set aside as {aside}; the workflow trains it again, unless `results`")
+            actions[-1] += " is cached"
+        elif TRAINED / "policies" in path.parents:
+            curves = TRAINED / "cells" / path.relative_to(TRAINED / "policies")
+            actions.append(
+                f"set aside as {set_aside(path).name}; the workflow leaves it out, and trains it "
+                f"again only once {curves.with_suffix('.parquet')} is removed"
+            )
         elif TRAINED / "tables" in path.parents:
-            actions.append("it is made again")
-    return f"; {', '.join(actions)} when the workflow next runs" if actions else ""
+            actions.append("it is made again when the workflow next runs")
+    return f"; {', '.join(actions)}" if actions else ""

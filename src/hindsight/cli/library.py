@@ -95,6 +95,8 @@ def train(
         typer.echo(f"already trained by the same code{but}; --again retrains it")
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
+        # A process that was killed when its training had ended may have left them.
+        KeepBest(files["best"], spec).add_reused(about(files["cells"]).get("reused"))
     else:
         execution = Execution(known_device(device), workers=workers, again=again)
         callbacks: list[Any] = []

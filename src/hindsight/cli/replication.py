@@ -185,8 +185,12 @@ def clean(
     from rich.filesize import decimal
 
     from hindsight.pipeline.project import clean as left_over
+    from hindsight.specs.config import PUBLISHED, TRAINED
+    from hindsight.specs.errors import SpecError
 
     home = out.absolute()  # an environment's own code may change the working folder
+    if not (out.is_dir() or out == TRAINED) or home.resolve() == PUBLISHED.resolve():
+        raise SpecError(f"--out {out}: is not a folder of results that were trained here")
     paths = left_over(home, env)
     size = sum(path.stat().st_size for path in paths)
     for path in paths:

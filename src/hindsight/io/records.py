@@ -127,12 +127,19 @@ def must_be_whole(record: Path) -> None:
     """Raise FileError unless a record is there and the files beside it are those that it lists."""
     listed = read_record(record).get("outputs", {})
     files = {record.with_name(Path(name).name): digest for name, digest in listed.items()}
-    now = Digests()
-    if not files or any(now[str(path)] != digest for path, digest in files.items()):
+    now, folders = Digests(), {Path(name).parent.name for name in listed}
+    of_others = folders != {record.parent.name}
+    if of_others or any(now[str(path)] != digest for path, digest in files.items()):
         raise FileError(
             f"{record.parent}: these tables are incomplete, or were changed after they were made; "
             "make them again with the workflow"
         )
+
+
+def must_be_as_made(path: Path) -> None:
+    """Raise FileError for a file that its record, if there is one, does not have as it is."""
+    if _damaged(path):
+        raise FileError(f"{path}: was changed after it was made; remove it to make it anew")
 
 
 def _damaged(path: Path) -> list[Path]:

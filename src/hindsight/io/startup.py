@@ -54,7 +54,16 @@ def must_have_memory(megabytes: int = LEAST_MB) -> None:
 
 
 def have_home() -> None:
-    """Set HOME to a temporary folder if it is unusable, for the caches of libraries."""
+    """Set HOME to a temporary folder if it is unusable, for the caches of libraries.
+
+    An unusable XDG_CACHE_HOME is left out, which would stop Snakemake.
+    """
+    if caches := os.environ.get("XDG_CACHE_HOME"):
+        with suppress(OSError):
+            Path(caches).mkdir(parents=True, exist_ok=True)
+        if not os.access(caches, os.W_OK | os.X_OK) or not Path(caches).is_dir():
+            del os.environ["XDG_CACHE_HOME"]
+            print(f"XDG_CACHE_HOME {caches} cannot be used", file=sys.stderr, flush=True)
     try:
         home = Path.home()
         if home.is_dir() and os.access(home, os.W_OK | os.X_OK):

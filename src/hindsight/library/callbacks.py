@@ -17,7 +17,7 @@ from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import code_of
 from hindsight.specs.errors import SpecError
-from hindsight.training.finished import changed_versions
+from hindsight.training.finished import SEEDS, changed_versions
 from hindsight.training.record import versions_in_use
 from hindsight.training.runs import Runs
 
@@ -53,9 +53,11 @@ class KeepBest:
         """
         if origin is None:
             return
-        code = code_of(self.spec)
+        code, seeds = code_of(self.spec), SEEDS.search(origin["cell"])
         other = self.path.parents[1] / f"{origin['cell']}-{code}.safetensors"
-        found = _runs_in(other, {"code": code})
+        spec = self.spec.model_copy(update={"seeds": int(seeds[1]) if seeds else 0})
+        made_by = {"spec": spec.model_dump_json(), "code": code}
+        found = _runs_in(other, made_by, same_packages=True)
         self.runs |= {seed: found[seed] for seed in origin["seeds"] if seed in found}
         _write(self.path, self.spec, self.runs)
 

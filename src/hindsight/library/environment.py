@@ -126,7 +126,7 @@ def _of_function(
             f"max_episode_steps: {wanted} has no effect, because the environment itself ends "
             f"episodes after {limit} steps: make it without that limit"
         )
-    full = f"{NAMESPACE}/{name}{next(_numbers)}-v0"
+    full = f"{NAMESPACE}/{name}-{next(_numbers)}-v0"
     gym.register(full, entry_point=make, max_episode_steps=limit)
     keep(full, kwargs, made, closes=True)
     return full, kwargs, wanted

@@ -192,7 +192,7 @@ def called_after(callback: Any, model: Any, steps: int) -> Callable[[Any], bool]
         steps = model.num_timesteps // n_envs - callback.n_calls
         with apart():
             callback.on_rollout_start()
-            goes_on = all([callback.on_step() for _ in range(steps)])
+            goes_on = all(callback.on_step() for _ in range(steps))
             callback.on_rollout_end()
             return goes_on
 

@@ -47,7 +47,7 @@ from hindsight.specs.code import identity_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.from_file import cell_of, wants_naming
-from hindsight.specs.gymnasium import NAMESPACE, registered
+from hindsight.specs.gymnasium import NAMESPACE, GymnasiumSpec, registered
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import known_device, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
@@ -115,8 +115,8 @@ class Model:
 
         Args:
             env: the environment: an id, a function that creates one, or an instance.  An instance
-                is recreated from its id if gymnasium made it, and copied otherwise; of a vector
-                environment, the first, with its number as `n_envs`.
+                is recreated from its id if gymnasium made it, without what was changed since, and
+                copied otherwise; of a vector environment, the first, with its number as `n_envs`.
             env_after_policy: the environment, if the first argument is "MultiInputPolicy".
             her: hindsight strategy, which chooses the new goals: "final", "future", "episode" or
                 "random" (not with PPO).  None turns hindsight off.  Default: "final" with PPO,
@@ -175,6 +175,10 @@ class Model:
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
         self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
+        for line in (
+            spec.environment.facts.alarms if isinstance(spec.environment, GymnasiumSpec) else ()
+        ):
+            warnings.warn(line, stacklevel=2)
         must_count(spec, given, [*settings, *(["fidelity"] if fidelity != "described" else [])])
         each = -(-asked // spec.algorithm.iteration_steps) * spec.algorithm.iteration_steps
         if evaluate_every is not None and each > 1.1 * asked:

@@ -1,5 +1,6 @@
 """A trained policy as a self-contained `torch.nn.Module`, and its export to a file."""
 
+import io
 import logging
 import math
 import warnings
@@ -179,7 +180,9 @@ def export(policy: Any, path: Path) -> Path:
     dynamic = (tuple({0: batch} for _ in examples),)
     if path.suffix == ".pt2":
         program = torch.export.export(positional, examples, dynamic_shapes=dynamic)
-        write_whole(path, lambda beside: torch.export.save(program, beside))
+        content = io.BytesIO()  # on a full disk, torch's own writer ends the process
+        torch.export.save(program, content)
+        write_whole(path, lambda beside: beside.write_bytes(content.getbuffer()))
         return path
     try:
         import onnxscript  # noqa: F401

@@ -51,7 +51,9 @@ def called(spec: CellSpec) -> str:
     her = spec.hindsight or spec.replay
     strategy, fidelity = (getattr(her, key, None) for key in ("strategy", "fidelity"))
     how = f" with hindsight ({strategy}, {fidelity})" if strategy else ""
-    return f"{spec.algorithm.name.upper()}{how} on {spec.environment.id}"
+    where = spec.environment
+    name = where.called if isinstance(where, GymnasiumSpec) else where.id
+    return f"{spec.algorithm.name.upper()}{how} on {name}"
 
 
 def notes_of(spec: CellSpec) -> tuple[str, ...]:

@@ -157,7 +157,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"{duration(cell.metadata.get('evaluation_seconds', 0.0))}",
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
-        *([best] if there["best"].exists() else []),
+        *([best] if there["best"].exists() and _named_truly(there["best"]) else []),
         f"use it         {program} evaluate {policy}{named}",
         f"               {program} watch {policy} episodes.gif{named}",
     ]
@@ -170,7 +170,8 @@ def policy_called(name: Path) -> Path:
     ./results, or policies with other hashes, are called so.
     """
     if name.exists() or name.suffix or len(name.parts) > 1:
-        return name if Path(RESULTS, "policies") not in name.parents else _named_truly(name)
+        folders = {Path(RESULTS, kind).resolve() for kind in ("policies", "best")}
+        return name if folders.isdisjoint(name.resolve().parents) else _named_truly(name)
     files = [*Path(RESULTS, "policies").rglob("*.safetensors")]
     # `<name>-<hash of the specification>-<code>`
     hashes = {file: file.stem.rsplit("-", 2)[-2:][0] for file in files}

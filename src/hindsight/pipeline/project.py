@@ -62,6 +62,7 @@ SEEDS = re.compile(r"-(\d+)seeds")
 DEVIATIONS = "docs/deviations.md"
 SCOREBOARD = "REPLICATION.md"
 ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
+HERO = "figures/published/learned_described.png"
 
 
 class Project:
@@ -91,7 +92,7 @@ class Project:
         self.episodes = str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
         #: The authors' learning curves, shown in the main figure and the pages.
         self.authors = [str(AUTHORS)] if AUTHORS.exists() else []
-        compared = [] if self.published else [SCOREBOARD]
+        compared = [] if self.published else [SCOREBOARD, HERO]
         self.answer = [name for name in (*ANSWER, *compared) if Path(name).exists()]
         self._main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, [])}
         #: Holds the lock from `begin` to `end`.
@@ -131,7 +132,7 @@ class Project:
         if not names:
             return ""
         cells = f"{len(names)} of the {len(self.missing)} cells to be trained"
-        return f"{cells} take over runs from a cell with more or fewer seeds, such as {names[0]}."
+        return f"{cells} may take over runs of cells with other seeds, such as {names[0]}."
 
     def cells_of(self, experiment: str) -> list[str]:
         """Curves behind an experiment's tables; only existing ones if nothing is trained.
@@ -440,14 +441,16 @@ def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
 
 
 def _is_of_other_code(path: Path, name: str, named: str | None) -> bool:
-    """Whether it is certain that other code than today's trained a cell.
+    """Whether it is certain that other code than today's trained a cell, and named its file.
 
     It is not if the file cannot be read, or if its environment may not be imported, or not here.
     """
     try:
-        spec = about(path)["spec"]
-        ours = spec["environment"]["id"] in ENVIRONMENTS
-        return file_name(cell_of(spec, path, named)) != name
+        found = about(path)
+        spec, ending = found["spec"], f"{found['spec_hash']}-{found['code']}"
+        ours = spec["environment"]["id"] in ENVIRONMENTS and name.endswith(f"-{ending}")
+        cell = cell_of(spec, path, named)
+        return name == f"{cell.name}-{found['code']}" and file_name(cell) != name
     except FileError:  # a key of an older version, or an environment that cannot be made here
         return ours
     except Exception:  # a file can hold anything, and others' environments can raise anything

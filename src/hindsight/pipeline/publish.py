@@ -105,10 +105,10 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
 
     Raises FileError if the curves are not a cell's, or its policies are missing beside them.
     """
-    spec = cell_of(load_cell(curves).metadata["spec"], curves, named)
+    spec, before = cell_of(load_cell(curves).metadata["spec"], curves, named), read_manifest()
     policy = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     which = write_middle(spec, curves, policy)
-    known = {**read_manifest(), _key(policy): {"sha256": file_sha256(policy), **_now()}}
+    known = {**before, _key(policy): {"sha256": file_sha256(policy), **_now()}}
     write_if_changed(MANIFEST, as_json(known))
     return f"{policy}: {which}"
 

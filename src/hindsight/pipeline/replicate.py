@@ -53,6 +53,8 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     pairs, rest = _config_apart(arguments[:at])
     overrides = overrides_of(pairs)
     if published:
+        for key in {"results", "preset"} & overrides.keys():
+            raise SpecError(f"--published: {key} has no effect on these results; leave it out")
         overrides["results"] = "published"
     project = Project(load(Path("config.yaml"), overrides))
     must_fit(project.config)
@@ -214,6 +216,8 @@ def what_failed(project: Project, started: float) -> None:
     for kind, line in itertools.pairwise(lines):
         if kind == "Error:" or kind.startswith("WorkflowError in ") or kind.endswith("Exception:"):
             told.append(line.removeprefix("SpecError: "))
+    if not told and any(line.startswith("Traceback") for line in lines):
+        told = lines[-1:]
     for line in dict.fromkeys(told):
         if not line.startswith("CalledProcessError in "):  # the job's own error says more
             print(f"  {line}")

@@ -167,7 +167,7 @@ class ReplayBuffer:
     All environments of all runs add a step at the same time.  The slots of an environment are a
     ring: step p of the buffer is stored in slot p % n_slots.  When the first slot of an episode is
     overwritten, the whole episode is dropped.  A longer episode than `longest` is stored in pieces
-    of that length, as if a time limit had cut it.
+    of at most half of the slots, as if a time limit had cut it.
 
     rows [run, env, slot, width]: the transitions.
     before, left [run, env, slot]: steps of the episode before this one, and to its end, with it.
@@ -300,9 +300,10 @@ class ReplayBuffer:
         self.before[:, :, slots] = self.elapsed[..., None] + np.arange(steps)
         self.elapsed += steps
         self.position += steps
-        over = over | (self.elapsed >= self.longest)
+        if some(too_long := self.elapsed - over >= self.longest):
+            self._cut(too_long)
         if some(over):
-            self._finish(over)
+            self._finish(over & (self.elapsed > 0))
 
     def end_episodes(self, which: NDArray[np.bool_] | bool = True) -> None:
         """End the open episodes, or those `which` [run, env], as if a time limit had cut them."""
@@ -317,9 +318,14 @@ class ReplayBuffer:
         total: Index = self.finished().sum(1)
         if not total.all():
             which = f" of run {total.argmin()}" if len(total) > 1 else ""
+            advice = "begin to sample (learning_starts) after more steps than an episode has"
+            if self.position > self.n_slots:
+                advice = (
+                    "the open one has overwritten the others; a size of twice an episode's length, "
+                    "for each environment, always leaves one"
+                )
             raise NothingToSampleError(
-                f"there is nothing to sample: no episode{which} is finished; begin to sample "
-                "(learning_starts) after more steps than an episode has"
+                f"there is nothing to sample: no episode{which} is finished; {advice}"
             )
         return total
 
@@ -491,14 +497,29 @@ class ReplayBuffer:
                 self.oldest[run, env] += self.left[run, env, begin % self.n_slots]
                 self._mark(run, env, begin, int(self.oldest[run, env]), finished=False)
 
+    def _cut(self, too_long: NDArray[np.bool_]) -> None:
+        """Close the episodes `too_long` [run, env] in pieces of half of the slots; leave the rest.
+
+        Had one all slots, the next step would drop it, and nothing could be sampled.
+        """
+        longest = self.longest = min(self.longest, self.n_slots // 2)  # others may be as long
+        for run, env in zip(*too_long.nonzero(), strict=True):
+            steps = int(self.elapsed[run, env])
+            begin, self.elapsed[run, env] = self.position - steps, steps % longest
+            self.before[run, env, self._slots(begin, steps)] = np.arange(steps) % longest
+            for end in range(begin + longest, self.position + 1, longest):
+                self._close(run, env, end - longest, end)
+
     def _finish(self, over: NDArray[np.bool_]) -> None:
         """Close the open episodes of the environments `over` [run, env]."""
         for run, env in zip(*over.nonzero(), strict=True):
-            steps = int(self.elapsed[run, env])
-            begin = self.position - steps
-            self.left[run, env, self._slots(begin, steps)] = np.arange(steps, 0, -1)
-            self._mark(run, env, begin, self.position, finished=True)
+            self._close(run, env, self.position - int(self.elapsed[run, env]), self.position)
         self.elapsed[over] = 0
+
+    def _close(self, run: int, env: int, begin: int, end: int) -> None:
+        """Make an episode of the steps `begin` to `end` - 1 of an environment."""
+        self.left[run, env, self._slots(begin, end - begin)] = np.arange(end - begin, 0, -1)
+        self._mark(run, env, begin, end, finished=True)
 
     def _mark(self, run: int, env: int, begin: int, end: int, *, finished: bool) -> None:
         """Called when the steps `begin` to `end` - 1 of an environment are finished or dropped."""

@@ -8,6 +8,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -53,6 +54,14 @@ DIFFERS = (
     "its episode ended, call truncate_last_trajectory() first, or goals are taken from another "
     "episode"
 )
+#: A warning about a function that gets no infos.
+READS_INFO = (
+    "compute_reward returns something else with the step's info than with an empty one, which is "
+    "what it gets in relabelling: name the numbers that it reads in info_keys, or keep whole infos "
+    "with copy_infos=True"
+)
+#: How many steps are looked at for that.
+LOOKS = 10
 #: A warning about an environment that resets by itself.
 RESET = (
     "an episode begins exactly where the last one ended, as if the environment reset by itself; "
@@ -139,7 +148,8 @@ class HindsightReplayBuffer(FieldBuffer):
     Only finished episodes are sampled.  A sampled transition is relabelled with probability
     k / (k + 1); see `buffer.Relabelling` for its new goal, reward and termination.  Numbers are
     stored and returned in the types of the environment's spaces.  An episode with more steps than
-    the buffer has room for, in each of its environments, is stored in pieces.
+    the buffer has room for, in each of its environments, is stored in pieces of half of that, with
+    a warning.
     """
 
     def __init__(
@@ -207,6 +217,8 @@ class HindsightReplayBuffer(FieldBuffer):
         #: Functions passed in, which go before the environment's methods of the same names.
         self._given = {"compute_reward": compute_reward, "compute_terminated": compute_terminated}
         self.set_env(env)
+        if isinstance(info_keys, str):
+            raise not_allowed("info_keys", repr(info_keys), "it must be a list of names")
         self._keys = tuple(info_keys)
         policy_inputs("observation_space", spaces)  # raises if goals cannot replace one another
         others = sorted(set(spaces.keys()) - set(GOAL_KEYS))
@@ -237,6 +249,8 @@ class HindsightReplayBuffer(FieldBuffer):
         self.goals_have_axis = False
         #: [env], whether an episode goes on that was cut into pieces, because it filled the buffer.
         self._in_pieces = np.zeros(n_envs, bool)
+        #: Steps whose infos are still to be looked at, if infos are not kept.
+        self._looks = 0 if copy_infos or self._keys else LOOKS
         #: Leading axes of a step's arrays: none, or [env].
         self._before = (n_envs,) if hasattr(env, "num_envs") else ()
         #: The infos of stored steps, [env, slot]; None: none are kept.
@@ -386,6 +400,8 @@ class HindsightReplayBuffer(FieldBuffer):
                 jumps = None
         if some(ring.elapsed == 0) and self._goes_on(rows[:, 0]):
             warnings.warn(RESET, stacklevel=3)
+        if infos and self._looks and self._reads(rows[0, :1], infos, shape):
+            warnings.warn(READS_INFO, stacklevel=3)
         self._complete(rows.reshape(-1, width), kept)
         if jumps is not None:
             warnings.warn(JUMPED, stacklevel=3)
@@ -393,8 +409,31 @@ class HindsightReplayBuffer(FieldBuffer):
         if self.infos is not None and kept is not None:
             slots = np.arange(ring.position, ring.position + rows.shape[1]) % ring.n_slots
             self.infos[:, slots] = kept.reshape(ring.n_envs, -1)
+        steps, longest = int(ring.elapsed.max()) + rows.shape[1], ring.longest
         ring.add_rows(rows[None], over.reshape(1, ring.n_envs))
         self._in_pieces = (ring.elapsed[0] == 0) & ~over.reshape(ring.n_envs)
+        if ring.longest < longest:
+            warnings.warn(
+                f"an episode has at least {steps:,} steps, for which an environment's share of the "
+                f"size, {ring.n_slots:,}, is not enough: it is stored in pieces of half of that, "
+                "and goals come from its own piece",
+                stacklevel=3,
+            )
+
+    def _reads(self, row: Rows, infos: Any, shape: tuple[int, ...]) -> bool:
+        """Whether the reward of a row [1, width] depends on its info, the first of `infos`."""
+        self._looks -= 1
+        if isinstance(self._functions["compute_reward"], Elsewhere):  # an error would end it
+            return False
+        with suppress(Exception):  # which is reported where it matters
+            with_info = self._asked("compute_reward", row, [_one_each(infos, shape)[0]])
+            try:
+                reads = not np.array_equal(with_info, self._asked("compute_reward", row, [{}]))
+            except Exception:
+                reads = True
+            self._looks *= not reads
+            return reads
+        return False
 
     def _columns_before_and_after(self, keys: Iterable[str]) -> list[tuple[slice, slice]]:
         """Columns of parts of an observation, and of the same parts of the next one."""
@@ -478,7 +517,7 @@ class HindsightReplayBuffer(FieldBuffer):
         reward, success = self._of_goals(rows, infos)
         rows[:, row.failed] = terminated & ~success
         if row.rest is not None:
-            beyond = ~np.isclose(reward, rows[:, row.reward], rtol=1e-4, atol=1e-6)
+            beyond = ~np.isclose(reward, rows[:, row.reward], rtol=1e-5, atol=1e-6)
             rows[:, row.rest] = np.where(beyond, rows[:, row.reward] - reward, 0)
 
     def _outcome(self, rows: Rows, index: Index) -> tuple[Array, Array]:

@@ -66,8 +66,9 @@ class Facts:
     step_limit: int  # steps after which an episode is truncated
     achieved_reward: float  # the reward if achieved and desired goal are equal
     terminates_on_success: bool
-    #: Messages for the user before training, one sentence each.
+    #: Messages for the user before training, one sentence each, and those about what may be wrong.
     notes: tuple[str, ...]
+    alarms: tuple[str, ...]
     instance: gym.Env[Any, Any]  # which answers for goals
 
     @property
@@ -142,8 +143,9 @@ class GymnasiumSpec(EnvironmentSpec):
                 keep(self.id, self.kwargs, getattr(env, "env", env), closes=True)
             object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
             missing = [] if found else [
-                f"{self.called} has no step limit: set one, such as max_episode_steps="
-                f"{SOME_LIMIT}, or wrap it in gymnasium.wrappers.TimeLimit"
+                f"{self.called} has no step limit that is always the same, as far as a trial "
+                "could tell: set one, such as "
+                f"max_episode_steps={SOME_LIMIT}, or wrap it in gymnasium.wrappers.TimeLimit"
             ]  # fmt: skip
         if self.max_episode_steps is None and (limit or 0) > MOST:
             raise SpecError(
@@ -180,7 +182,7 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def called(self) -> str:
         """Name in messages; for an environment given as an object, its class."""
-        return re.sub(rf"^{NAMESPACE}/(.*?)\d+-v0$", r"\1", self.id)
+        return re.sub(rf"^{NAMESPACE}/(.*?)-?\d+-v0$", r"\1", self.id)
 
     @property
     def step_ms(self) -> float:

@@ -28,12 +28,13 @@ def verify(paths: Iterable[Path]) -> None:
 
     Missing files, and files outside results/published, are ignored.
     """
-    published = [path for path in paths if PUBLISHED in path.parents and path.exists()]
+    root = PUBLISHED.resolve()
+    published = [path for path in paths if root in path.resolve().parents and path.exists()]
     if not published:
         return
     sums = {name: entry["sha256"] for name, entry in read_manifest().items()}
     for path in published:
-        name = str(path.relative_to(PUBLISHED))
+        name = str(path.resolve().relative_to(root))
         if name not in sums:
             raise FileError(f"{path}: is not in {MANIFEST}")
         if sums[name] != file_sha256(path):

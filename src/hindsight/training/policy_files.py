@@ -124,7 +124,7 @@ def _in_named(file: PolicyFile, named: str | None) -> dict[str, Any]:
     if is_object and not named:
         raise FileError(
             f"{file.path}: its environment was passed as an object, which a file cannot contain; "
-            "name it with --env module:Name-v0, or pass it as the environment in Python"
+            "name it with --env module:Name-v0, or load it in Python: SAC.load(path, env=...)"
         )
     if where and named and (is_object or trained_in == named.rpartition(":")[2]):
         return file.values | {"environment": where | {"id": named}}

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.gymnasium.workers import episode_seed
-from hindsight.io.files import FileError, write_whole
+from hindsight.io.checksums import about, file_sha256
+from hindsight.io.files import DamagedError, FileError, write_whole
 from hindsight.io.startup import import_matplotlib
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
@@ -159,13 +160,17 @@ def choose_headless(env: gym.Env[Any, Any]) -> None:
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
     """Write one episode per policy file: the longest of eight, if possible a successful one.
 
-    Raises FileError for a policy of another cell, or of other code, than its file is named after.
+    Raises DamagedError for a policy of another cell, or of other code, than its file is named
+    after, or of another training than the curves beside it.
     """
     for path in policies:
         file = PolicyFile.read(path)
         name = f"{cell_of(file.values, path).name}-{file.saved.get('code')}"
         if f"{path.parent.name}/{path.stem}" != name:
-            raise FileError(f"{path}: holds the policies of {name}")
+            raise DamagedError(f"{path}: holds the policies of {name}", path)
+        curves = path.parents[2] / "cells" / path.parent.name / f"{path.stem}.parquet"
+        if about(curves).get("policies") not in (None, file_sha256(path)):
+            raise DamagedError(f"{path}: is of another training than {curves}", path)
     played = [play_hunts(*read_policy(path), 8) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
 

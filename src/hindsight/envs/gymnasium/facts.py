@@ -53,6 +53,8 @@ NOT_WITH_GOALS = {
     "NormalizeReward": "it divides rewards by a running number, and those of new goals by none",
     "DelayObservation": "a step's reward is not that of the goal that it then shows",
 }
+#: Gymnasium's wrappers that may change rewards or goals, of which compute_reward does not know.
+CHANGES = gym.wrappers.TransformReward, gym.wrappers.TransformObservation
 #: Messages about the part of a reward that goals do not explain.
 REST = {
     "keep": "the part that goals do not explain is kept under every goal (rest=drop drops it)",
@@ -142,7 +144,7 @@ class GoalFacts(Facts):
 
         def explains(found: NDArray[np.float32]) -> bool:
             apart = np.abs(found.astype(np.float64) - reward)
-            return bool((apart <= 1e-6 + 1e-4 * abs(reward)).any())
+            return bool((apart <= 1e-6 + 1e-5 * abs(reward)).any())
 
         pursued, moved = desired
         place, goal = (x.astype(np.float32).astype(x.dtype) for x in (achieved, pursued))
@@ -176,7 +178,9 @@ def find_facts(
     """
     env = make()
     wrapper: Any = env
+    changes = ""
     while isinstance(wrapper, gym.Wrapper):
+        changes = type(wrapper).__name__ if isinstance(wrapper, CHANGES) else changes
         if why := NOT_WITH_GOALS.get(kind := type(wrapper).__name__):
             raise SpecError(f"{name}: {kind} is not allowed, because {why}")
         wrapper = wrapper.env
@@ -213,7 +217,7 @@ def find_facts(
     rewards = OfGoals(
         f"{name}: compute_reward", partial(_method, name="compute_reward"), env, *step
     )
-    lines = []
+    lines, alarms = [], []
     if rewards.one_at_a_time:
         lines.append(
             "compute_reward takes one goal at a time, so 1,000 relabelled steps take "
@@ -231,7 +235,7 @@ def find_facts(
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
     if left_out:
-        lines.append(f"{', '.join(left_out)} left out: neither arrays of floats nor discrete")
+        alarms.append(f"{', '.join(left_out)} left out: neither arrays of floats nor discrete")
     best = float(rewards(desired[None], desired[None])[0]) + 0.0  # not -0
     first_step = Tried(achieved, desired, False, False, reward)
     known = _tests(name, env, rewards, best, step)
@@ -254,12 +258,12 @@ def find_facts(
             raise SpecError(f"{name}: {error}") from None
     _must_survive_rounding(name, found)
     steps = [first_step, *([] if rewards.reads_info else found.steps)]
-    if line := _beyond(name, rewards, steps):
+    if line := _beyond(name, rewards, steps, changes):
         if rest == "refuse":
             raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
         lines.append(f"{line}; {REST[rest]}")
     if watch.of_state:
-        lines.append(
+        alarms.append(
             f"compute_reward reads the environment's own state ({watch.of_state:+g} in a step): "
             "that is kept under every goal, so it must have nothing to do with the goal, as a "
             "distance or a progress has"
@@ -287,14 +291,16 @@ def find_facts(
             "step (success=any: of any step)"
         )
     assert env.spec is not None and env.spec.max_episode_steps is not None
-    notes, limit = tuple(f"{name}: {line}" for line in lines), env.spec.max_episode_steps
+    notes, named = (tuple(f"{name}: {line}" for line in some) for some in (lines, alarms))
+    limit = env.spec.max_episode_steps
     return GoalFacts(
         spaces=spaces,
         action=action,
         step_limit=limit,
         achieved_reward=best,
         terminates_on_success=ends,
-        notes=notes,
+        notes=(*named, *notes),
+        alarms=named,
         rewards=rewards,
         success_test=test,
         instance=env,
@@ -345,17 +351,18 @@ def _must_survive_rounding(name: str, found: Evidence) -> None:
             )
 
 
-def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried]) -> str:
+def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -> str:
     """A message if a step paid otherwise than compute_reward returns; empty if none did.
 
-    Raises SpecError if all pay a multiple of it, as under a wrapper that scales rewards.
+    Raises SpecError if all pay a multiple of it, as under a wrapper that scales rewards, or if
+    there is a wrapper that `changes` rewards or goals, and not by a constant.
     """
     achieved, desired, _, _, paid = map(np.array, zip(*steps, strict=True))
     computed = rewards(achieved, desired)
-    differ = ~np.isclose(computed, paid, rtol=1e-4, atol=1e-6)
+    differ = ~np.isclose(computed, paid, rtol=1e-5, atol=1e-6)
     for i in differ.nonzero()[0]:  # goals within a rounding error may pay otherwise
         close = rewards(*nearby(achieved[i], desired[i]))
-        differ[i] = not np.isclose(close, paid[i], rtol=1e-4, atol=1e-6).any()
+        differ[i] = not np.isclose(close, paid[i], rtol=1e-5, atol=1e-6).any()
     if not differ.any():
         return ""
     if np.ptp(computed) > 0:
@@ -367,6 +374,12 @@ def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried]) -> str:
                 f"{name}: its steps pay {factor:g} times what compute_reward returns, so rewards "
                 "of relabelled goals would be of another size: scale compute_reward, too"
             )
+    if changes and np.ptp(paid - computed) > 1e-5 + 1e-4 * np.abs(paid).max():
+        raise SpecError(
+            f"{name}: {changes} changes rewards or goals, by more than a constant, and "
+            "compute_reward does not, so rewards of relabelled goals would be others: give a "
+            "wrapper of your own that changes both"
+        )
     first = int(differ.argmax())
     return f"a step's reward was {paid[first]:g}, but compute_reward returns {computed[first]:g}"
 

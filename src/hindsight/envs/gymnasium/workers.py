@@ -106,9 +106,10 @@ class Instances:
                 raise
             except Exception as error:
                 (seed, env), episode = self.slots[i], int(self.rows[i]["episode"])
+                tests = "an evaluation of " if self.purpose is Purpose.EVALUATION_SPAWN else ""
                 raise EnvironmentFailure.of(
                     f"{self.spec.called}: {self._doing} of episode {episode} failed (environment "
-                    f"{env} of the run with seed {seed})",
+                    f"{env} of {tests}the run with seed {seed})",
                     error,
                 ) from error
         return found
