@@ -170,8 +170,9 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
     put(former, spec, ("cells", "policies", "logs"))
     older = f"b/older-{small.SPEC.hash}-00000000aaaa"
     put(older, {**spec, "a_key_of_an_older_version": 1})
-    for mine in ("mine/for-the-talk", f"mine/x-{OLD}", f"{former} (copy)"):  # the user's own
-        put(mine, spec)
+    mine = "mine/for-the-talk", f"mine/x-{OLD}", f"{former} (copy)"
+    for name in mine:
+        put(name, spec)
     put(f"b/begun-{OLD}", None, ["checkpoints"])
     put("b/begun-111111111111", None, ["checkpoints"])  # of code that is unknown
     Path("evil.py").write_text("open('ran', 'w')")
@@ -188,7 +189,8 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
         f"logs/{former}.log",
     }
     assert listed == old | {f"cells/{older}.parquet"}
-    Path(f"results/cells/b/damaged-{OLD}.parquet").unlink()
+    for name in (f"b/damaged-{OLD}", *mine):  # whose checkpoint it might be
+        Path(f"results/cells/{name}.parquet").unlink()
     listed = {str(path) for path in clean(Path("results"))}
     assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 6
     assert not Path("ran").exists()
