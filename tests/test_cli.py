@@ -245,6 +245,13 @@ def test_a_trained_cell_is_shown_and_retrained_only_on_request(trained, tmp_path
     assert fewer.returncode == 0 and "(each run at its best evaluation)" in fewer.stdout
     (best,) = (tmp_path / "results/best").rglob("*-1seeds-*")
     best.unlink()
+    # What is another cell's is not overwritten.
+    (other,) = (tmp_path / "results/cells").rglob("*-1seeds-*")
+    whole = shutil.copy(other, curves)
+    instead = hindsight("train", "--her", "final", *SMALL, "--seeds", "2", cwd=tmp_path)
+    assert "is not of this training; set aside as" in instead.stdout
+    assert curves.with_name(f"{curves.name}.damaged").read_bytes() == other.read_bytes()
+    assert about(whole)["spec_hash"] != about(other)["spec_hash"]
     anew = hindsight("train", "--her", "final", *SMALL, "--again", cwd=tmp_path)
     assert anew.returncode == 0 and "already trained" not in anew.stdout
     assert "reused" not in about(curves)

@@ -27,6 +27,7 @@ IMPLEMENTATION = {"entry_point", "module", "compiled_module", "loop"}
 NAMED = {
     "io.fingerprint": {root for roots in STAGES.values() for root in roots},
     "nn.numba_cache": {"hindsight.algorithms"},  # whose functions take long to compile
+    "specs.code": {"hindsight.relabel.goals:"},  # the root of a strategy's code
     "specs.environments.predator_prey": {"hindsight.envs.prey:"},  # the root of a prey's code
     "specs.gymnasium": {"hindsight.envs"},  # whose environments a file may ask for
 }

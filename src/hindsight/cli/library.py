@@ -83,6 +83,7 @@ def train(
     spec = spec_of(context.params, [name for name in context.params if _is_typed(context, name)])
     check_memory(spec)
     from hindsight.io.checksums import about
+    from hindsight.io.files import set_aside
     from hindsight.library.callbacks import KeepBest, KeepOnTheWay, TensorBoard
     from hindsight.specs.code import file_name
     from hindsight.training.cell import Execution, known_device
@@ -98,6 +99,12 @@ def train(
         # A process that was killed when its training had ended may have left them.
         KeepBest(files["best"], spec).add_reused(about(files["cells"]).get("reused"))
     else:
+        if files["cells"].exists() and about(files["cells"]).get("spec_hash") != spec.hash:
+            for file in (files["cells"], files["policies"]):  # of another cell, or damaged
+                if file.exists():
+                    typer.echo(
+                        f"{file}: is not of this training; set aside as {set_aside(file).name}"
+                    )
         execution = Execution(known_device(device), workers=workers, again=again)
         callbacks: list[Any] = []
         if checkpoint_every is not None:
