@@ -122,7 +122,9 @@ def test_an_environment_of_a_program_s_own_is_named_with_its_module(env, tmp_pat
     file = (model := PPO(env, seeds=1, hidden=(5,))).save(tmp_path / "policy.safetensors")
     found = evaluate_policy(file, CORRIDOR, n_episodes=3)
     assert found[:4] == tuple(model.evaluate(3).iloc[0])
-    with pytest.raises(FileError, match=r"--env (Corridor|module:Name)-v0, or pass it"):
+    with pytest.raises(
+        FileError, match=r"--env (Corridor-v0, or pass it|module:Name-v0, or load it)"
+    ):
         evaluate_policy(file, n_episodes=3)
 
 
