@@ -208,6 +208,8 @@ def test_mixing_in_failures(findings, cells):
     elsewhere = cells("s_ratio_elsewhere")
     bits = elsewhere.last_tests()["described"].xs("BitFlipping", level="condition")
     bits = bits.groupby("level").mean()
+    maze = elsewhere.last_tests()["described"].xs("PointMaze", level="condition")
+    maze = maze.groupby("level").mean()
     hers = cells("recipe_elsewhere").each(lambda run: reached(run, 0.95))["described", "PPO-HER"]
     arm_steps = elsewhere.each(lambda run: reached(run, 0.95))["described"]
     arm_steps = arm_steps.xs("FetchReach", level="condition")
@@ -226,6 +228,7 @@ def test_mixing_in_failures(findings, cells):
         percents(*bits.index.get_level_values("level").astype(float)), percents(*bits), "8 100,000",
         "95%", *(f"{thousands(n)} {percents(float(x))}" for x, n in arm_steps[:-1].items()),
         thousands(hers.xs("FetchReach", level="condition").median()), "100,000",
+        percents(*maze.index.get_level_values("level").astype(float)), percents(*maze), "4 150,000",
         *entropy,
     )  # fmt: skip
     assert sooner[1][0] < sooner[1][1]
