@@ -400,7 +400,7 @@ class HindsightReplayBuffer(FieldBuffer):
                 jumps = None
         if some(ring.elapsed == 0) and self._goes_on(rows[:, 0]):
             warnings.warn(RESET, stacklevel=3)
-        if infos and self._looks and self._reads(rows[0, :1], infos, shape):
+        if infos is not None and self._looks and self._reads(rows[0, :1], infos, shape):
             warnings.warn(READS_INFO, stacklevel=3)
         self._complete(rows.reshape(-1, width), kept)
         if jumps is not None:
@@ -422,7 +422,7 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def _reads(self, row: Rows, infos: Any, shape: tuple[int, ...]) -> bool:
         """Whether the reward of a row [1, width] depends on its info, the first of `infos`."""
-        self._looks -= 1
+        self._looks, reads = self._looks - 1, False
         if isinstance(self._functions["compute_reward"], Elsewhere):  # an error would end it
             return False
         with suppress(Exception):  # which is reported where it matters
@@ -431,9 +431,9 @@ class HindsightReplayBuffer(FieldBuffer):
                 reads = not np.array_equal(with_info, self._asked("compute_reward", row, [{}]))
             except Exception:
                 reads = True
-            self._looks *= not reads
-            return reads
-        return False
+        self._looks *= not reads
+        self._takes_one.clear()  # which several goals tell better than one
+        return reads
 
     def _columns_before_and_after(self, keys: Iterable[str]) -> list[tuple[slice, slice]]:
         """Columns of parts of an observation, and of the same parts of the next one."""
