@@ -504,14 +504,8 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
         with pytest.raises(SpecError, match=r"(Normalize\w+|Delay\w+) is not allowed, bec"):
             SAC(lambda: wrapper(gym.make("Hovering-v0")), seeds=1, workers=0)  # noqa: B023
     clips = partial(gym.wrappers.ClipReward, min_reward=-0.4, max_reward=0.0)
-    scales = partial(
-        gym.wrappers.TransformObservation,
-        func=lambda obs: {key: value**3 for key, value in obs.items()},
-        observation_space=gym.make("Hovering-v0").observation_space,
-    )
-    for wrapper, kind in ((clips, "ClipReward"), (scales, "TransformObservation")):
-        with pytest.raises(SpecError, match=f"{kind} changes rewards or goals, by more than a c"):
-            SAC(lambda: wrapper(gym.make("Near-v0")), seeds=1, workers=0)  # noqa: B023
+    with pytest.raises(SpecError, match="ClipReward changes rewards by more than a constant"):
+        SAC(lambda: clips(gym.make("Near-v0")), seeds=1, workers=0)
     shifted = SAC(
         lambda: gym.wrappers.TransformReward(gym.make("Near-v0"), lambda reward: reward + 1),
         seeds=1, workers=0,

@@ -53,8 +53,6 @@ NOT_WITH_GOALS = {
     "NormalizeReward": "it divides rewards by a running number, and those of new goals by none",
     "DelayObservation": "a step's reward is not that of the goal that it then shows",
 }
-#: Gymnasium's wrappers that may change rewards or goals, of which compute_reward does not know.
-CHANGES = gym.wrappers.TransformReward, gym.wrappers.TransformObservation
 #: Messages about the part of a reward that goals do not explain.
 REST = {
     "keep": "the part that goals do not explain is kept under every goal (rest=drop drops it)",
@@ -178,9 +176,10 @@ def find_facts(
     """
     env = make()
     wrapper: Any = env
-    changes = ""
+    changes = ""  # what changes rewards, of which compute_reward does not know
     while isinstance(wrapper, gym.Wrapper):
-        changes = type(wrapper).__name__ if isinstance(wrapper, CHANGES) else changes
+        if isinstance(wrapper, gym.wrappers.TransformReward):
+            changes = type(wrapper).__name__
         if why := NOT_WITH_GOALS.get(kind := type(wrapper).__name__):
             raise SpecError(f"{name}: {kind} is not allowed, because {why}")
         wrapper = wrapper.env
@@ -355,7 +354,7 @@ def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -
     """A message if a step paid otherwise than compute_reward returns; empty if none did.
 
     Raises SpecError if all pay a multiple of it, as under a wrapper that scales rewards, or if
-    there is a wrapper that `changes` rewards or goals, and not by a constant.
+    there is one that `changes` rewards, another function of it than a constant more.
     """
     achieved, desired, _, _, paid = map(np.array, zip(*steps, strict=True))
     computed = rewards(achieved, desired)
@@ -374,11 +373,14 @@ def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -
                 f"{name}: its steps pay {factor:g} times what compute_reward returns, so rewards "
                 "of relabelled goals would be of another size: scale compute_reward, too"
             )
-    if changes and np.ptp(paid - computed) > 1e-5 + 1e-4 * np.abs(paid).max():
+    near = 1e-5 + 1e-4 * np.abs(paid).max()
+    varies = np.ptp(paid - computed) > near
+    # A penalty of some steps is no function of compute_reward.
+    follows = all(np.ptp(paid[computed == value]) <= near for value in np.unique(computed))
+    if changes and varies and follows:
         raise SpecError(
-            f"{name}: {changes} changes rewards or goals, by more than a constant, and "
-            "compute_reward does not, so rewards of relabelled goals would be others: give a "
-            "wrapper of your own that changes both"
+            f"{name}: {changes} changes rewards by more than a constant, and compute_reward does "
+            "not, so rewards of relabelled goals would be others: write a wrapper that changes both"
         )
     first = int(differ.argmax())
     return f"a step's reward was {paid[first]:g}, but compute_reward returns {computed[first]:g}"
