@@ -65,7 +65,7 @@ def test_an_unusable_folder_for_caches_is_left_out(tmp_path, caches):
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": caches}
     told = program(sys.executable, "-c", code, cwd=tmp_path, env=home)
     assert told.returncode == 0, told.stderr
-    assert told.stderr == f"XDG_CACHE_HOME {caches} cannot be used\n"
+    assert told.stderr == f"XDG_CACHE_HOME {caches} cannot be used; caches go to ~/.cache\n"
 
 
 def test_a_usable_home_stays(tmp_path):

@@ -69,7 +69,7 @@ def test_cells_that_take_runs_over_are_announced(tmp_path, monkeypatch):
     assert project().taken_over == project(seeds=3, results="cached").taken_over == ""
     assert project(seeds=3, steps=1024).taken_over == ""
     more = project(seeds=3)
-    asked = f"1 of the {len(more.missing)} cells to be trained may take over runs of cells with o"
+    asked = f"1 of the {len(more.missing)} cells to be trained, such as {cell[:20]}"
     assert more.taken_over.startswith(asked) and len(more.missing) == 1 + len(others)
     assert more.taken_over in list(what_comes(more, "1"))
     policies.unlink()  # without them no run can be taken over

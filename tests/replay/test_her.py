@@ -546,6 +546,9 @@ def test_infos_of_a_vector_environment_are_each_one_s_own(n):
     assert set(found.rewards + np.abs(gap[:, 0])) == {-2}
 
 
+KEPT = {"info_keys": ["tax"], "copy_infos": True, "rest": "keep"}
+
+
 class Taxed(Line):
     """Pays what its info says."""
 
@@ -558,7 +561,8 @@ class Taxed(Line):
 
 
 @pytest.mark.parametrize(
-    ("how", "warned"), [({}, True), ({"info_keys": ["tax"]}, False), ({"copy_infos": True}, False)]
+    ("how", "warned"),
+    [({}, True), *(({key: value}, False) for key, value in KEPT.items())],
 )
 def test_a_reward_that_reads_infos_which_are_not_kept_is_named(how, warned):
     env = Taxed()
@@ -596,9 +600,9 @@ def test_a_long_episode_is_stored_in_pieces_of_which_some_can_always_be_sampled(
                 later = found.obs["desired_goal"] - found.next_obs["achieved_goal"]
                 assert (later >= 0).all() and (later <= size // 2).all()
     assert [str(x.message) for x in told] == [
-        f"an episode has at least {size} steps, for which an environment's share of the size, "
-        f"{size}, is not enough: it is stored in pieces of half of that, and goals come from its "
-        "own piece"
+        f"an episode has {size} steps or more, which is all that this buffer holds of one "
+        f"environment: it is stored in pieces of {size // 2}, and goals come from the same piece; "
+        "a larger size keeps it whole"
     ]
 
 

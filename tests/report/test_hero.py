@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from hindsight.figures.draw import figure_of
-from hindsight.report.build import HERO
+from hindsight.specs.config import HERO
 from tests.analysis.synthetic import N_STEPS, summarised
 
 

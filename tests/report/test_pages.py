@@ -20,7 +20,8 @@ from hindsight.figures.specs import DOCUMENT, names_for
 from hindsight.io.checksums import about
 from hindsight.io.records import Making
 from hindsight.report import present
-from hindsight.report.build import HERO, MARKS, Texts, as_text, build, gather, read_claims
+from hindsight.report.build import MARKS, Texts, as_text, build, gather, read_claims
+from hindsight.specs.config import HERO
 from tests.analysis.synthetic import summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
 from tests.report.conftest import FIGURES, TABLES, Project, drawn

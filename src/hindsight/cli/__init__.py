@@ -82,9 +82,10 @@ def _set_aside(paths: Iterable[Path]) -> str:
     actions = []
     for path in paths:
         if TRAINED / "cells" in path.parents:
-            aside = set_aside(path).name
-            actions.append(f"set aside as {aside}; the workflow trains it again, unless `results`")
-            actions[-1] += " is cached"
+            actions.append(
+                f"set aside as {set_aside(path).name}; the workflow trains it again, unless "
+                "`results` is cached"
+            )
         elif TRAINED / "policies" in path.parents:
             curves = TRAINED / "cells" / path.relative_to(TRAINED / "policies")
             actions.append(

@@ -103,7 +103,7 @@ class GoalEnvironments(Environment):
         self._show()
         terminated, truncated, success = outcome.unbind(-1)
         rest = self._tensor("rest") if self.keeps_rest else None
-        if rest is not None and not self.paid_rest and rest.numpy(force=True).any():
+        if rest is not None and not self.paid_rest and rest.any():
             self.paid_rest = True
             paid = f"{float(rest[rest != 0][0]):+g} beyond compute_reward"
             print(f"{self.spec.called}: a step paid {paid}; {REST['keep']}", file=sys.stderr)

@@ -63,7 +63,8 @@ def have_home() -> None:
             Path(caches).mkdir(parents=True, exist_ok=True)
         if not os.access(caches, os.W_OK | os.X_OK) or not Path(caches).is_dir():
             del os.environ["XDG_CACHE_HOME"]
-            print(f"XDG_CACHE_HOME {caches} cannot be used", file=sys.stderr, flush=True)
+            what = f"XDG_CACHE_HOME {caches} cannot be used; caches go to ~/.cache"
+            print(what, file=sys.stderr, flush=True)
     try:
         home = Path.home()
         if home.is_dir() and os.access(home, os.W_OK | os.X_OK):

@@ -175,10 +175,9 @@ class Model:
         rows = torch.stack([initial_row(spec, seed) for seed in spec.run_seeds])
         self._set_up(spec, list(spec.run_seeds), rows, asked, device, workers)
         self.verbose, self.tensorboard_log = verbose, tensorboard_log
-        for line in (
-            spec.environment.facts.alarms if isinstance(spec.environment, GymnasiumSpec) else ()
-        ):
-            warnings.warn(line, stacklevel=2)
+        if isinstance(spec.environment, GymnasiumSpec):
+            for line in spec.environment.facts.alarms:
+                warnings.warn(line, stacklevel=2)
         must_count(spec, given, [*settings, *(["fidelity"] if fidelity != "described" else [])])
         each = -(-asked // spec.algorithm.iteration_steps) * spec.algorithm.iteration_steps
         if evaluate_every is not None and each > 1.1 * asked:

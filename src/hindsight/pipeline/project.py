@@ -37,6 +37,7 @@ from hindsight.specs.code import file_name
 from hindsight.specs.config import (
     AUTHORS,
     EPISODES,
+    HERO,
     MAIN_EXPERIMENT,
     PICTURE,
     PUBLISHED,
@@ -62,7 +63,6 @@ SEEDS = re.compile(r"-(\d+)seeds")
 DEVIATIONS = "docs/deviations.md"
 SCOREBOARD = "REPLICATION.md"
 ANSWER = ("README.md", "docs/findings.md", "docs/with_and_without.gif")
-HERO = "figures/published/learned_described.png"
 
 
 class Project:
@@ -92,7 +92,7 @@ class Project:
         self.episodes = str((PUBLISHED if self.published else Path(self.tables)) / EPISODES)
         #: The authors' learning curves, shown in the main figure and the pages.
         self.authors = [str(AUTHORS)] if AUTHORS.exists() else []
-        compared = [] if self.published else [SCOREBOARD, HERO]
+        compared = [] if self.published else [SCOREBOARD, f"figures/published/{HERO}.png"]
         self.answer = [name for name in (*ANSWER, *compared) if Path(name).exists()]
         self._main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, [])}
         #: Holds the lock from `begin` to `end`.
@@ -131,8 +131,8 @@ class Project:
         names = [name for name in missing if not there.isdisjoint(others(self.plan.cells[name]))]
         if not names:
             return ""
-        cells = f"{len(names)} of the {len(self.missing)} cells to be trained"
-        return f"{cells} may take over runs of cells with other seeds, such as {names[0]}."
+        cells = f"{len(names)} of the {len(self.missing)} cells to be trained, such as {names[0]},"
+        return f"{cells} may take over runs of cells with other seeds."
 
     def cells_of(self, experiment: str) -> list[str]:
         """Curves behind an experiment's tables; only existing ones if nothing is trained.

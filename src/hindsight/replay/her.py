@@ -249,8 +249,8 @@ class HindsightReplayBuffer(FieldBuffer):
         self.goals_have_axis = False
         #: [env], whether an episode goes on that was cut into pieces, because it filled the buffer.
         self._in_pieces = np.zeros(n_envs, bool)
-        #: Steps whose infos are still to be looked at, if infos are not kept.
-        self._looks = 0 if copy_infos or self._keys else LOOKS
+        #: Steps whose infos are still to be looked at, if nothing of infos is kept.
+        self._looks = 0 if copy_infos or self._keys or rest == "keep" else LOOKS
         #: Leading axes of a step's arrays: none, or [env].
         self._before = (n_envs,) if hasattr(env, "num_envs") else ()
         #: The infos of stored steps, [env, slot]; None: none are kept.
@@ -414,9 +414,9 @@ class HindsightReplayBuffer(FieldBuffer):
         self._in_pieces = (ring.elapsed[0] == 0) & ~over.reshape(ring.n_envs)
         if ring.longest < longest:
             warnings.warn(
-                f"an episode has at least {steps:,} steps, for which an environment's share of the "
-                f"size, {ring.n_slots:,}, is not enough: it is stored in pieces of half of that, "
-                "and goals come from its own piece",
+                f"an episode has {steps:,} steps or more, which is all that this buffer holds of "
+                f"one environment: it is stored in pieces of {ring.longest:,}, and goals come from "
+                "the same piece; a larger size keeps it whole",
                 stacklevel=3,
             )
 
@@ -431,7 +431,8 @@ class HindsightReplayBuffer(FieldBuffer):
                 reads = not np.array_equal(with_info, self._asked("compute_reward", row, [{}]))
             except Exception:
                 reads = True
-        self._looks *= not reads
+        if reads:
+            self._looks = 0
         self._takes_one.clear()  # which several goals tell better than one
         return reads
 

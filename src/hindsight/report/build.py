@@ -29,7 +29,7 @@ from hindsight.report import coverage, present, words
 from hindsight.report.html import Page, animation, link
 from hindsight.report.provenance import Provenance, collect
 from hindsight.report.words import MARKS
-from hindsight.specs.config import AUTHORS, MAIN_EXPERIMENT, PICTURE
+from hindsight.specs.config import AUTHORS, HERO, MAIN_EXPERIMENT, PICTURE
 from hindsight.specs.manifest import verify
 
 FIDELITIES = {
@@ -44,7 +44,6 @@ README, FILM = Path("README.md"), Path("docs/with_and_without.gif")
 CITATION = Path("CITATION.cff")
 #: The published verdicts, with which one's own are compared.
 SCOREBOARD = Path("REPLICATION.md")
-HERO = "learned_described"
 #: Pages of the appendix without an experiment; names of experiments start with a letter.
 CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
 #: A note on diverged runs by experiment and fidelity; "" if none diverged.

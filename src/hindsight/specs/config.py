@@ -40,6 +40,8 @@ AUTHORS = PUBLISHED / "authors/curves.json"
 PUBLISHED_PRESET = "large"
 #: Episodes for the figure of the environment, relative to a folder of tables or to PUBLISHED.
 EPISODES = Path("environment/episodes.npz")
+#: The published figure with which every page opens.
+HERO = "learned_described"
 
 
 def _level(value: Any) -> Any:

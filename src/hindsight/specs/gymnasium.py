@@ -144,8 +144,8 @@ class GymnasiumSpec(EnvironmentSpec):
             object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
             missing = [] if found else [
                 f"{self.called} has no step limit that is always the same, as far as a trial "
-                "could tell: set one, such as "
-                f"max_episode_steps={SOME_LIMIT}, or wrap it in gymnasium.wrappers.TimeLimit"
+                f"could tell: set one, such as max_episode_steps={SOME_LIMIT}, or wrap it in "
+                "gymnasium.wrappers.TimeLimit"
             ]  # fmt: skip
         if self.max_episode_steps is None and (limit or 0) > MOST:
             raise SpecError(

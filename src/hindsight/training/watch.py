@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hindsight.envs.environment import make
 from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.gymnasium.workers import episode_seed
-from hindsight.io.checksums import about, file_sha256
+from hindsight.io.checksums import about
 from hindsight.io.files import DamagedError, FileError, write_whole
 from hindsight.io.startup import import_matplotlib
 from hindsight.specs.cell import CellSpec
@@ -26,6 +26,7 @@ from hindsight.specs.errors import EnvironmentFailure, validated
 from hindsight.specs.from_file import cell_of
 from hindsight.streams import Purpose
 from hindsight.training.evaluate import Actor, actor_of, episode
+from hindsight.training.finished import is_policy_of
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import PolicyFile, read_policy
 from hindsight.training.runs import play
@@ -165,11 +166,13 @@ def write_episodes(policies: Sequence[Path], out: Path) -> None:
     """
     for path in policies:
         file = PolicyFile.read(path)
-        name = f"{cell_of(file.values, path).name}-{file.saved.get('code')}"
+        spec = cell_of(file.values, path)
+        name = f"{spec.name}-{file.saved.get('code')}"
         if f"{path.parent.name}/{path.stem}" != name:
             raise DamagedError(f"{path}: holds the policies of {name}", path)
         curves = path.parents[2] / "cells" / path.parent.name / f"{path.stem}.parquet"
-        if about(curves).get("policies") not in (None, file_sha256(path)):
+        found = about(curves)
+        if found and not is_policy_of(spec, found, file.saved, path):
             raise DamagedError(f"{path}: is of another training than {curves}", path)
     played = [play_hunts(*read_policy(path), 8) for path in policies]
     save_episodes(out, [max(some, key=lambda e: (e.caught, e.steps)) for some in played])
