@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hindsight.io import records
 from hindsight.io.files import FileError, write_if_changed
 from hindsight.io.records import Making
 from hindsight.pipeline import replicate
@@ -136,7 +137,7 @@ def test_a_mistake_is_named_and_repeating_it_is_not_advised(project, capsys, log
         assert "; the same command continues" in capsys.readouterr().out
 
 
-def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
+def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys, monkeypatch):
     def shows(project):
         replicate.what_came_out(project)
         return "The papers' claims" in capsys.readouterr().out
@@ -154,6 +155,9 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys):
     assert not shows(project)  # of unknown origin
     Making("claims", project.all_tables).record(claims)
     assert shows(project)
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "versions", lambda: {"scipy": "of another year"})
+        assert not shows(project)
     assert not shows(Project(load(CONFIG, {"preset": "smoke", "seeds": 1})))
     LOG.write_text(f"{replicate.DRY_RUN} (flag -n).")
     assert not shows(project)

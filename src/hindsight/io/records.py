@@ -1,14 +1,16 @@
 """Records of what derived files were made of: the digests of code, inputs and outputs.
 
 A derived file (tables, figures, verdicts, pages, episodes) is believed only if its record holds
-today's code, its inputs as they are, and the file itself as it is. File times do not count, nor
-what Snakemake remembers.
+today's code and versions of packages, its inputs as they are, and the file itself as it is. File
+times do not count, nor what Snakemake remembers.
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from hindsight.io.fingerprint import STAGES, import_all, of_stage
 RECORD = "record.json"
 #: A record's key for the digest of all that it holds.
 SEAL = "sha256"
+#: Packages that compute and draw what is derived.
+PACKAGES = ("matplotlib", "numpy", "pandas", "scipy")
 #: Where other records lie, by the path of the job's first output.
 RECORDS = Path("results/records")
 
@@ -28,6 +32,12 @@ def record_of(output: str | Path) -> Path:
     """Path of the record of a job whose first output this is, relative to the project's folder."""
     path = Path(output)
     return path if path.name == RECORD else RECORDS / f"{str(path).lstrip('/')}.json"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The installed versions of `PACKAGES`."""
+    return {name: version(name) for name in PACKAGES}
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -70,12 +80,13 @@ class Derived:
     inputs: tuple[str, ...]
 
     def is_current(self, digests: Digests) -> bool:
-        """Whether the outputs are what today's code made of today's inputs."""
+        """Whether the outputs are what today's code and packages made of today's inputs."""
         found = read_record(record_of(self.outputs[0]))
         inputs = {path: digests[path] for path in self.inputs}
         outputs = found.get("outputs", {})
         return (
             (found.get("code"), found.get("inputs")) == (of_stage(self.stage), inputs)
+            and found.get("versions") == versions()
             and {*self.outputs} - {str(record_of(self.outputs[0]))} <= outputs.keys()
             and all(digests[path] == digest for path, digest in outputs.items())
         )
@@ -117,7 +128,7 @@ class Making:
         path = record_of(output)
         made = [file for file in (output, *others) if file != path]
         found = {
-            "stage": self.stage, "code": self.code, "inputs": self.inputs,
+            "stage": self.stage, "code": self.code, "versions": versions(), "inputs": self.inputs,
             "outputs": {str(file): now[str(file)] for file in made}, **more,
         }  # fmt: skip
         write_if_changed(path, as_json({**found, SEAL: _seal(found)}))
