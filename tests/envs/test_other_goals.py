@@ -40,6 +40,7 @@ class Rooms(gym.Env[Any, Any]):
         seen: Any = {"achieved_goal": goal, "desired_goal": goal}
         seen["observation"] = Box(0, 255, (2, 2, 1), np.uint8)
         seen |= {"direction": Discrete(4), "mission": gym.spaces.Text(9)}
+        seen |= {"keys": Box(0, 9, (2, 2), np.int64), "lamp": Box(0, 255, (1,), np.uint8)}
         seen |= {"wind": Box(-1, 1, (2, 1)), "camera": Box(0, 255, (4, 4, 3), np.uint8)}
         self.observation_space: Any = Dict(seen)
         if form == "tuple":
@@ -70,6 +71,7 @@ class Rooms(gym.Env[Any, Any]):
         if self.form == "tuple":
             return (*goals, seen)
         rest = {"observation": seen, "direction": self.action, "mission": "go"}
+        rest |= {"keys": np.array([[0, 9], [3, 4]]), "lamp": np.array([255], np.uint8)}
         rest |= {"wind": np.full((2, 1), 0.5, np.float32), "camera": np.zeros((4, 4, 3), np.uint8)}
         return {"achieved_goal": goals[0], "desired_goal": goals[1], **rest}
 
@@ -158,10 +160,11 @@ def test_actions_stay_in_the_box_despite_rounding():
 def test_other_goals_are_paid_and_ended_as_the_environment_says(form):
     spec = rooms(form=form)
     # Other keys with numbers belong to the observation.
-    assert spec.keys == ("achieved_goal", "desired_goal", "observation", "direction", "wind")
+    more = ("direction", "keys", "lamp", "wind")
+    assert spec.keys == ("achieved_goal", "desired_goal", "observation", *more)
     assert any("camera, mission left out" in note for note in spec.facts.notes)
     env = GoalEnvironments(spec, [0], workers=0)
-    assert env.state[0, 0, -2:].tolist() == [0.5, 0.5]
+    assert env.state[0, 0, -7:].tolist() == [0, 9, 3, 4, 255, 0.5, 0.5]
     cells = np.array([[a, b] for a in range(4) for b in range(4)])
     native = cells if form == "cell" else 5 + 4 * cells[:, 0] + cells[:, 1]
     rows = torch.from_numpy(np.stack([row_of({"g": g}, {"g": spec.facts.goal}) for g in native]))

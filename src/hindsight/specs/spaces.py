@@ -111,8 +111,8 @@ def _clipped(values: Array, low: Any, high: Any) -> Any:
 def policy_inputs(name: str, whole: Space[Any]) -> tuple[dict[str, Space[Any]], list[str]]:
     """The parts of an observation space that the policy sees, by key, and the keys left out.
 
-    Besides the three goal keys, these are boxes of floats and choices, in alphabetical order.
-    Images and other spaces are left out.
+    Besides the three goal keys, these are boxes, bits and choices, in alphabetical order. Images,
+    which are boxes of bytes of two or more dimensions, and other spaces are left out.
 
     Raises SpecError if a goal key is missing, or neither numbers nor choices.
     """
@@ -152,8 +152,8 @@ def _kind(space: Space[Any]) -> str:
 
 
 def _has_numbers(space: Space[Any]) -> bool:
-    if isinstance(space, Box):
-        return np.issubdtype(space.dtype, np.floating)
+    if isinstance(space, Box) and space.dtype == np.uint8:
+        return len(space.shape) < 2  # else an image
     return isinstance(space, SUPPORTED_SPACES)
 
 

@@ -234,7 +234,7 @@ def find_facts(
     if more := list(spaces)[3:]:
         lines.append(f"the policy also observes {', '.join(more)}")
     if left_out:
-        alarms.append(f"{', '.join(left_out)} left out: neither arrays of floats nor discrete")
+        alarms.append(f"{', '.join(left_out)} left out: images, or neither numbers nor choices")
     best = float(rewards(desired[None], desired[None])[0]) + 0.0  # not -0
     first_step = Tried(achieved, desired, False, False, reward)
     known = _tests(name, env, rewards, best, step)
