@@ -159,6 +159,10 @@ SAC = {"SAC": {"algorithm": "sac"}}
             ["conditions: an experiment has either these or tasks"],
         ),
         ({"arms": HER | {"B": {"her": "final"}}}, ["arms: 'PPO-HER' and 'B' are the same cells"]),
+        (
+            {"arms": HER, "tasks": dict.fromkeys("ab", {"id": "PointReach-v0"})},
+            ["tasks: 'a' and 'b' are the same cells"],
+        ),
     ],
 )
 def test_an_impossible_experiment_is_refused_in_one_sentence(experiment, named):

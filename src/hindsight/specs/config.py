@@ -159,9 +159,11 @@ class Experiment(Spec):
     def _differ(self) -> "Experiment":
         if self.tasks and self.conditions is not None:
             raise ValueError("conditions: an experiment has either these or tasks")
-        for (one, a), (other, b) in combinations(self.arms.items(), 2):
-            if a.model_dump(exclude={"role"}) == b.model_dump(exclude={"role"}):
-                raise ValueError(f"arms: {one!r} and {other!r} are the same cells")
+        arms = {name: arm.model_dump(exclude={"role"}) for name, arm in self.arms.items()}
+        for what, among in (("arms", arms), ("tasks", self.tasks)):
+            for (one, a), (other, b) in combinations(among.items(), 2):
+                if a == b:
+                    raise ValueError(f"{what}: {one!r} and {other!r} are the same cells")
         return self
 
     @model_validator(mode="after")
