@@ -9,6 +9,7 @@ import base64
 import json
 import posixpath
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,28 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return f"{found[1]}{target}{found[3]}"
 
     return LINK.sub(moved, WHOLE.sub(without_absent, markdown))
+
+
+def on_post_build(config: Any) -> None:
+    """Copy the page of verdicts with the files that it links to; its links lead to the site's."""
+    if not (ROOT / PAGE).exists():
+        return
+    site = Path(config["site_dir"])
+
+    def moved(found: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(PAGE), found[1]))
+        inside = page_of(path)
+        if inside is not None:
+            target = relative(PAGE, re.sub(r"\.md$", ".html", inside))
+            return f'href="{target}{found[2] or ""}"'
+        if (ROOT / path).is_file():
+            (site / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, site / path)
+        return found[0]
+
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    text = re.sub(r'href="([^"#:]+)(#[^"]*)?"', moved, text)
+    (site / PAGE).write_text(text, encoding="utf-8")
 
 
 def placed(page: str, target: str) -> str:

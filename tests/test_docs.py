@@ -148,8 +148,12 @@ def test_the_site_builds_without_a_warning(tmp_path):
     command = ["make", "-C", str(ROOT), "docs", f"ARGS=--site-dir {tmp_path}"]
     built = program(*command)
     assert built.returncode == 0 and "WARNING" not in built.stderr, built.stderr
-    assert (tmp_path / "api" / "index.html").stat().st_size > 100_000
-    assert (tmp_path / "tutorial.ipynb" / "index.html").exists()
+    assert (tmp_path / "api.html").stat().st_size > 100_000
+    assert (tmp_path / "tutorial.ipynb.html").exists()
+    for page in set(tmp_path.rglob("*.html")) - {tmp_path / "404.html"}:  # links, read from disk
+        links = re.findall(r'(?:href|src)="(?!\w+:)([^"#?]+)', page.read_text(encoding="utf-8"))
+        for target in links:
+            assert (page.parent / unquote(target)).is_file(), f"{page.name}: {target}"
 
 
 LINT = """

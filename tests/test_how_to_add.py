@@ -89,8 +89,9 @@ def keeps_its_contracts(package: Path, kind: str, name: str) -> None:
     """The contracts of this kind hold for what was added."""
     options = ("-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-k", name)
     where = {**os.environ, "PYTHONPATH": f"{package / 'src'}{os.pathsep}{ROOT}"}
-    file = ROOT / "tests" / "contract" / f"test_{kind}.py"
-    done = program(sys.executable, "-m", "pytest", *options, str(file), env=where)
+    kinds = [kind, "updates"] if kind == "algorithms" else [kind]
+    files = [str(ROOT / "tests" / "contract" / f"test_{kind}.py") for kind in kinds]
+    done = program(sys.executable, "-m", "pytest", *options, *files, env=where)
     passed = re.search(r"(\d+) passed", done.stdout)
     assert done.returncode == 0, done.stdout[-3000:]
     assert passed and int(passed[1]) >= 4

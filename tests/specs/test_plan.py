@@ -160,7 +160,7 @@ SAC = {"SAC": {"algorithm": "sac"}}
         ),
         ({"arms": HER | {"B": {"her": "final"}}}, ["arms: 'PPO-HER' and 'B' are the same cells"]),
         (
-            {"arms": HER, "tasks": dict.fromkeys("ab", {"id": "PointReach-v0"})},
+            {"arms": HER, "tasks": {x: {"id": "PointReach-v0"} for x in "ab"}},
             ["tasks: 'a' and 'b' are the same cells"],
         ),
     ],

@@ -179,7 +179,10 @@ def verify_published(
 def clean(
     yes: Annotated[bool, typer.Option("--yes", help="remove them, not only list them")] = False,
     out: Annotated[Path, typer.Option(help="folder for the results")] = Path("results"),
-    env: NamedOption = None,
+    env: Annotated[
+        str | None,
+        typer.Option(help="your environment, module:Name-v0, whose results count as well"),
+    ] = None,
 ) -> None:
     """List results that another version of the code trained; --yes removes them."""
     from rich.filesize import decimal

@@ -41,7 +41,8 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
             reached = np.sort(steps.dropna().to_numpy(float))
             x = np.array([FIRST, *reached, max(entry["steps"] for entry in own)])
             y = np.append(np.arange(reached.size + 1), reached.size) / steps.size
-            style.record(called("spawn", spawn), measure=MEASURED, line=arm, env_steps=x, share=y)
+            name = called("arm", arm)
+            style.record(called("spawn", spawn), measure=MEASURED, line=name, env_steps=x, share=y)
             ax.step(x, y, where="post", **look.drawn(marker="none", clip_on=False))
         ax.set(xscale="log", xlim=(FIRST, longest), ylim=(0, 1.05), yticks=np.linspace(0, 1, 6))
         ax.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
@@ -55,4 +56,5 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     counts |= {arm: f"all {n}" for arm, n in counts.items() if learned[arm] == trained[arm]}
     title = spec.title.format(*(counts.get(arm, "0") for arm in spec.arms), runs=trained.max())
     handles = [looks[arm].handle(arm, marker="none") for arm in there]
-    return style.finish(figure, title, MEASURED, handles, x_label="environment steps, logarithmic")
+    x_label, y_label = "environment steps, logarithmic", "runs that have learned"
+    return style.finish(figure, title, MEASURED, handles, x_label=x_label, y_label=y_label)

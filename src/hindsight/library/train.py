@@ -22,7 +22,7 @@ from hindsight.specs.cost import evaluation_seconds, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
-from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.specs.gymnasium import GymnasiumSpec, registered
 from hindsight.training.progress import shown
 
 #: The folder where policies are found by short names.
@@ -159,8 +159,20 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"policy         {files['policies']}",
         *([best] if there["best"].exists() and _named_truly(there["best"]) else []),
         f"use it         {program} evaluate {policy}{named}",
-        f"               {program} watch {policy} episodes.gif{named}",
+        *([f"               {program} watch {policy} episodes.gif{named}"] * _is_drawn(env)),
     ]
+
+
+def _is_drawn(env: str) -> bool:
+    """Whether an environment can be filmed, as far as that shows without making it."""
+    if env in ENVIRONMENTS:
+        return True
+    made_by = registered(env).entry_point
+    if isinstance(made_by, str):
+        module, _, name = made_by.partition(":")
+        made_by = getattr(sys.modules.get(module), name, None)
+    metadata = getattr(made_by, "metadata", None)
+    return not isinstance(metadata, dict) or "rgb_array" in metadata.get("render_modes", ())
 
 
 def policy_called(name: Path) -> Path:

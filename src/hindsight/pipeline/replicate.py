@@ -87,7 +87,7 @@ def what_comes(project: Project, cores: str | None) -> Iterator[str]:
     """
     if project.published:
         yield "Nothing is trained: figures and verdicts are made from the published results."
-        yield "They are byte for byte those in this repository, REPLICATION.md included."
+        yield "They should be those of this repository: `git status` names any that are not."
         return
     if not project.trains:
         yield "Nothing is trained: figures and verdicts are made from the existing results."

@@ -313,6 +313,12 @@ def section(page: Path, title: str) -> str:
     return found[1] if found else ""
 
 
+def opening(page: Path) -> str:
+    """Return a page's text between its title and its first section; "" if it does not exist."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    return text.partition("\n## ")[0].partition("\n")[2]
+
+
 def render_html(texts: Texts, path: Path) -> str:
     """Render everything as one page that loads nothing; `path` is the file that it will be."""
     report, pages = texts.report, texts.pages
@@ -337,6 +343,7 @@ def render_html(texts: Texts, path: Path) -> str:
     # Figures are embedded where they first occur, so the parts are rendered in the page's order.
     own = None if report.source == "published" else _own(report, page, texts.markdown)
     answer = {
+        "opening": page.add(opening(README), README),
         "bullets": page.add(bullets, README),
         "hero": page.add(f"![]({hero})", README) if hero.exists() else "",
         "film": animation(FILM) if FILM.exists() else "",

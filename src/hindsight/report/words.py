@@ -59,7 +59,7 @@ def says(row: Row) -> str:
     shown = {"value": interval(claim.unit, m), "wide": interval(claim.unit, m, wide=True)}
     sentence = claim.says.format(**shown, **numbers, **words)
     differ = any(own["answer"] != row["usual"] for own in row["choices"].values())
-    choices = [f"By this choice, {row['usual']}."] if differ else []
+    choices = [f"By the rule's own choice, {row['usual']}."] if differ else []
     for name, own in row["choices"].items():
         answer = f", {own['answer']}" if differ else ""
         value = interval(claim.unit, own["measured"])
@@ -115,6 +115,8 @@ def interval(unit: str, m: Row, *, wide: bool = False) -> str:
     show = UNITS[unit]
     value = "–" if m["value"] is None else show(m["value"])
     bounds = "" if low is None else f"{show(low)} to {show(high)}"
+    if bounds == f"{value} to {value}":
+        bounds = ""
     text = bounds if wide else f"{value} ({bounds})" if bounds else value
     return (text or "–").replace("-", "−")
 

@@ -197,6 +197,11 @@ class AlgorithmSpec(Spec):
     """Added to the gradient, times the parameters (Adam's weight_decay, as in Stable-Baselines3).
     Usual: 0, or 1e-5 to 1e-3."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "module" in vars(cls) and "compiled_module" not in vars(cls):
+            cls.compiled_module = ""  # an inherited one is the other module's update
+
     @property
     @abstractmethod
     def iteration_steps(self) -> int:
@@ -228,13 +233,23 @@ def subclasses_by(
             if own and issubclass(kind, base):
                 if field not in kind.model_fields:
                     raise SpecError(f"{module.__name__}: {kind.__name__} needs a field {field!r}")
-                own_name = kind.model_fields[field].default
+                own_name, allowed = kind.model_fields[field].default, kind.model_fields[field]
+                if own_name not in get_args(allowed.annotation):
+                    raise SpecError(
+                        f"{module.__name__}: {kind.__name__} has the {field} {own_name!r}, which "
+                        f'is not of its type; write {field}: Literal["this"] = "this"'
+                    )
                 if own_name in found:
                     raise SpecError(
                         f"{module.__name__}: {kind.__name__} has the {field} {own_name!r}, which "
                         f"{found[own_name].__module__} has: each needs one of its own"
                     )
                 for implementation in ("module", "compiled_module", "loop"):
+                    if implementation in base.__annotations__ and not hasattr(kind, implementation):
+                        raise SpecError(
+                            f"{module.__name__}: {kind.__name__} needs a class variable "
+                            f"{implementation!r}, which names its code"
+                        )
                     named = getattr(kind, implementation, "").partition(":")[0]
                     if named and not _exists(named):
                         raise SpecError(

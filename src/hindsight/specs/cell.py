@@ -282,6 +282,8 @@ def _put(values: dict[str, Any], key: str, value: Any, location: str) -> None:
     if "kwargs" in ours["environment"].model_fields:
         own = json.dumps({key: "..."})
         listed += f"; an argument of {values['environment']['id']} is given by 'kwargs={own}'"
+    if key == "seed":
+        listed = "; did you mean 'first_seed'?"
     raise SpecError(f"{location}: unknown option {key!r}{guess(key, known) or listed}")
 
 

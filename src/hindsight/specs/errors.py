@@ -87,6 +87,8 @@ def one_sentence(error: ValidationError) -> str:
     if place[:1] in (["environment"], ["algorithm"]):
         del place[1:2]  # the kind
     place = [part for part in place if not re.fullmatch(r"\w+Spec|literal\[.*\]", part)]
+    if place[-1:] == ["strategy"]:
+        place = [*place[:-2], "her"]  # as it is given
     key = shortened(".".join(place)) or "the specification"
     message = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "value_error":

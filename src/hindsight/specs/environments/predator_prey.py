@@ -36,7 +36,7 @@ class PredatorPreySpec(EnvironmentSpec):
     interception_distance: Positive = 1.0
     """Distance at which the prey is caught."""
     max_steps: Few = 20
-    """Steps of an episode, which fails if it takes more."""
+    """An episode fails at the step after this many: it has up to `max_steps` + 1."""
     prey: Prey = "static"
     """How the prey moves."""
     spawn: Spawn = "random"
