@@ -107,6 +107,29 @@ def test_an_installed_environment_has_a_version_instead():
     assert "gymnasium" in json.dumps(versions_of("Corridor-v0", Corridor))
 
 
+def test_packages_of_packages_count(folder, monkeypatch):
+    """However far beneath; but not what large packages import, whose own versions say enough."""
+    installed, names = folder / "site-packages", ["over", "under", "below"]
+    for name, imports in zip(names, ["under", "below", "numpy"], strict=True):
+        about = installed / f"{name}-1.0.dist-info"
+        for path, text in (
+            (installed / name / "__init__.py", f"import {imports}\n"),
+            (about / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"),
+            (about / "top_level.txt", name),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    (folder / "paying.py").write_text("import over\n\ndef scale():\n    return 1.0\n")
+    monkeypatch.syspath_prepend(installed)
+    import_module("over")
+    forget(own_code)
+    found = versions_beneath("mine:Mine-v0", "mine:Mine")
+    assert {name: found.get(name) for name in names} == dict.fromkeys(names, "1.0")
+    assert "numpy" in found and "torch" not in found
+    for name in names:
+        del sys.modules[name]
+
+
 def test_an_environment_that_is_edited_while_a_training_starts_trains_nothing(folder):
     """Even if the edit is undone before anything could compare contents."""
     program = f"""

@@ -8,13 +8,18 @@ import pandas as pd
 
 from hindsight.analysis.arms import select
 from hindsight.analysis.statistics import Array, holm
+from hindsight.specs.manifest import verify
 
 CHECKPOINTS = 5
 ROLES = {"PPO": "baseline", "PPO-HER": "subject"}
 
 
 def read(path: Path) -> dict[tuple[str, str, str], list[Array]]:
-    """Read the authors' curves, `[row, (step, return)]` per run, by condition, arm and network."""
+    """Read the authors' curves, `[row, (step, return)]` per run, by condition, arm and network.
+
+    Raises FileError if the file is not as it was published.
+    """
+    verify([path])
     found: dict[tuple[str, str, str], list[Array]] = {}
     for key, rows in json.loads(path.read_text(encoding="utf-8")).items():
         prey, spawn, arm, network, _ = key.split("|")

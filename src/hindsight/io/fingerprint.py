@@ -30,13 +30,16 @@ STAGES = {
 Place = tuple[str, str | None]
 
 
-def _stamps() -> dict[Path, tuple[int, int, int]]:
-    """When each file of the package was last changed, its size, and its number on the disk."""
+def _stamps() -> dict[Path, tuple[int, ...]]:
+    """When each file of the package was last changed, its size, and its number on the disk.
+
+    Also when the disk noted the last change, which no copy of an older file brings back.
+    """
     found = {}
     for path in (ROOT / PACKAGE).rglob("*"):
         if path.suffix != ".pyc" and path.is_file():
             now = path.stat()
-            found[path] = (now.st_mtime_ns, now.st_size, now.st_ino)
+            found[path] = (now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino)
     return found
 
 

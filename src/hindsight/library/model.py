@@ -62,6 +62,8 @@ Which = Literal["best", "last"]
 #: Called with the model after every iteration; returning False ends `learn`.
 Callback = Callable[["Model"], bool | None]
 
+#: More steps than any training takes.
+MOST_STEPS = 10**15
 #: Bytes that the replay buffers of all runs may take, unless the user sets `buffer_size`.
 LARGEST_BUFFER = 8e9
 
@@ -158,6 +160,7 @@ class Model:
         keys = keys_of(preset, self.algorithm, environment["id"], bool(her))
         usual = keys.pop("her", "final" if ALGORITHMS[self.algorithm].on_policy else "future")
         asked = count_of("evaluate_every", 2000 if evaluate_every is None else evaluate_every)
+        asked = min(asked, MOST_STEPS)
         often = ALGORITHMS[self.algorithm].model_fields.get("log_interval")
         if often is not None and asked < often.default:
             keys["log_interval"] = asked
@@ -394,7 +397,7 @@ class Model:
     def _started(self) -> Runs:
         """Return the runs, created or restored on the first call."""
         if self._runs is None:
-            file, resumes, self._resumes = self._file, self._resumes, None
+            file, resumes = self._file, self._resumes
             if file is not None:
                 resumes = file.saved.get("training") or self._checkpoint(file.path)
                 if resumes is None:
@@ -422,7 +425,7 @@ class Model:
                         f"({reason(error)}); save it without training=True, and the parameters "
                         "alone can"
                     ) from error
-            self._runs, self._file = runs, None
+            self._runs, self._file, self._resumes = runs, None, None
         return self._runs
 
     def _most_stored(self) -> int:
@@ -850,7 +853,7 @@ class Model:
 
 def _whole(value: Any, least: int) -> int:
     """Return a number of steps or iterations that a file holds; ValueError if it is impossible."""
-    if type(value) is not int or not least <= value <= 10**15:
+    if type(value) is not int or not least <= value <= MOST_STEPS:
         raise ValueError(f"{value!r} is not a number of steps")
     return value
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hindsight.io.files import FileError
+from hindsight.io.files import FileError, set_aside
 from hindsight.library.presets import called
 from hindsight.library.presets import keys_of as settings_of
 from hindsight.specs.algorithms import ALGORITHMS
@@ -146,7 +146,6 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
     program = "hindsight" if shutil.which("hindsight") else shlex.quote(sys.argv[0])
     if program.endswith("__main__.py"):
         program = shlex.join([sys.executable, "-m", "hindsight"])
-    best = f"best policy    {files['best']}  (each run at its best evaluation)"
     return [
         f"final return   {shown(returns.mean(), '.3f')} ({returns.min():.3f} to "
         f"{returns.max():.3f}), mean of {len(runs)} runs' last evaluations, "
@@ -157,10 +156,21 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"{duration(cell.metadata.get('evaluation_seconds', 0.0))}",
         f"curves         {files['cells']}",
         f"policy         {files['policies']}",
-        *([best] if there["best"].exists() and _named_truly(there["best"]) else []),
+        *_best(files["best"], there["best"]),
         f"use it         {program} evaluate {policy}{named}",
         *([f"               {program} watch {policy} episodes.gif{named}"] * _is_drawn(env)),
     ]
+
+
+def _best(shown: Path, file: Path) -> list[str]:
+    """A line about the file of best policies; one that is damaged, or another's, is set aside."""
+    if not file.exists():
+        return []
+    try:
+        _named_truly(file)
+    except FileError as error:
+        return [f"best policy    none: {error}; set aside as {set_aside(file).name}"]
+    return [f"best policy    {shown}  (each run at its best evaluation)"]
 
 
 def _is_drawn(env: str) -> bool:
@@ -200,11 +210,15 @@ def _named_truly(file: Path) -> Path:
     """The file; raises FileError if it holds another policy than its name says."""
     from hindsight.training.policy_files import PolicyFile  # with torch
 
-    if file.exists() and hash_of(PolicyFile.read(file).values) not in file.stem.split("-"):
-        raise FileError(
-            f"{file}: holds another policy than its name says, such as a copy of another file; "
-            "hindsight train with --again makes it anew"
-        )
+    if file.exists():
+        found, parts = PolicyFile.read(file), file.stem.split("-")
+        is_best = Path(RESULTS, "best").resolve() in file.resolve().parents
+        same = hash_of(found.values) in parts and found.saved.get("code", parts[-1]) == parts[-1]
+        if not same or ("scores" in found.saved) != is_best:
+            raise FileError(
+                f"{file}: holds another policy than its name says, such as a copy of another file; "
+                "hindsight train with --again makes it anew"
+            )
     return file
 
 

@@ -19,6 +19,7 @@ from hindsight.io.checksums import file_sha256
 from hindsight.io.files import FileError, as_json, write_if_changed, write_whole
 from hindsight.io.records import read_record, record_of
 from hindsight.specs.cell import CellSpec
+from hindsight.specs.code import file_name
 from hindsight.specs.config import EPISODES, MAIN_EXPERIMENT, PUBLISHED, TRAINED, Config
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.manifest import MANIFEST, read_manifest, verify
@@ -31,9 +32,9 @@ from hindsight.training.policies import acting_places
 def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     """Copy the plan's trained cells and the episodes for the figure of the environment.
 
-    A cell's latest training counts, whatever its code.  For the main experiment's cells, the median
-    run's policy is published, too.  If no cell is missing, published cells that are not in the plan
-    are removed with their policies.  Yields a line per missing or removed cell.
+    A cell's training by today's code counts, or else the latest.  For the main experiment's cells,
+    the median run's policy is published, too.  If no cell is missing, published cells that are not
+    in the plan are removed with their policies.  Yields a line per missing or removed cell.
 
     The manifest records each file's checksum, its cell's metadata, and the commit and lock file
     that published it.  Unchanged files keep their entries.  If a publication is killed, the same
@@ -46,7 +47,7 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     if not trained.is_dir():
         raise FileError(f"{trained}: there is no such folder")
     plan = Plan.of(config)
-    found = {name: newest(trained, name) for name in plan.cells}
+    found = {name: _curves_of(trained, name, spec) for name, spec in plan.cells.items()}
     cells = {name: PUBLISHED / "cells" / f"{name}.parquet" for name in plan.cells}
     before = read_manifest() if MANIFEST.exists() else {}
     others = [PUBLISHED / name for name in before if not name.startswith("cells/")]
@@ -135,10 +136,11 @@ def _git(*words: str) -> str:
     return run.stdout.strip() if run.returncode == 0 else ""
 
 
-def newest(trained: Path, name: str) -> Path | None:
-    """Path of a cell's latest curves, whatever their code (`verify-published` checks the code)."""
+def _curves_of(trained: Path, name: str, spec: CellSpec) -> Path | None:
+    """Path of a cell's curves by today's code, or else of the latest (see `verify-published`)."""
+    own = trained / "cells" / f"{file_name(spec)}.parquet"
     there = (trained / "cells" / name).parent.glob(f"{Path(name).name}*.parquet")
-    return max(there, key=lambda path: path.stat().st_mtime, default=None)
+    return own if own.exists() else max(there, key=lambda x: x.stat().st_mtime, default=None)
 
 
 def _entry(path: Path, before: dict[str, Any], now: dict[str, str]) -> dict[str, Any]:

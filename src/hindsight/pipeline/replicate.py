@@ -213,6 +213,9 @@ def what_failed(project: Project, started: float) -> None:
     """
     lines = [line.strip().removeprefix("__main__.py: ") for line in _lines(LOG)]
     told = [line for line in lines if line.startswith(("Error in rule", "error: ", "Error: "))]
+    for place, kind in enumerate(lines):
+        if kind.startswith("MissingInputException"):
+            told.append(" ".join(filter(None, lines[place + 1 : place + 6])))
     for kind, line in itertools.pairwise(lines):
         if kind == "Error:" or kind.startswith("WorkflowError in ") or kind.endswith("Exception:"):
             told.append(line.removeprefix("SpecError: "))

@@ -21,6 +21,10 @@ from typing import Any
 
 from hindsight.io.fingerprint import ROOT, dump, without_docstrings
 
+#: Packages whose own imports do not count: large ones, whose versions are recorded themselves.
+WIDE = {"PIL", "gymnasium", "jax", "matplotlib", "mujoco", "numpy", "pandas", "scipy", "torch"}
+#: Packages that decide no number.
+IDLE = {"Farama-Notifications", "hindsight-rl", "typing_extensions"}
 #: Folders of installed packages, and the standard library's.
 INSTALLED = {"site-packages", "dist-packages"}
 STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
@@ -50,11 +54,11 @@ def changed_since_noted(name: str, entry_point: Any) -> list[Path]:
     return sorted(path for path in _files(name, entry_point) if _as_noted(path) != _stamp(path))
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """When a file was last changed, and its size; None: there is no such file."""
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """When a file was last changed, by its own word and the disk's, and its size; None: no file."""
     with suppress(OSError):
         now = path.stat()
-        return now.st_mtime_ns, now.st_size
+        return now.st_mtime_ns, now.st_ctime_ns, now.st_size
     return None
 
 
@@ -69,19 +73,36 @@ def versions_of(name: str, entry_point: Any) -> dict[str, str]:
     found = packages_distributions()
     tops = sorted({module.partition(".")[0] for module in modules})
     packages = sorted({package for top in tops for package in found.get(top, ())})
-    return {package: version(package) for package in packages if package != "hindsight-rl"}
+    return {package: version(package) for package in packages if package not in IDLE}
 
 
 def versions_beneath(name: str, entry_point: Any) -> dict[str, str]:
-    """Versions of the packages that the environment's package, as imported here, imports."""
-    tops = {module.partition(".")[0] for module in _roots(name, entry_point)}
-    of, imported = packages_distributions(), set[str]()
+    """Versions of the packages beneath an environment, as imported here.
+
+    They are those that its package or its own source imports, those that these import, and so on.
+    """
+    modules = {*_roots(name, entry_point)}
+    for path, own in _files(name, entry_point).items():
+        modules |= {*_imported(path, own)}
+    files: dict[str, dict[str, Path]] = {}  # of what is imported, by package and module
     for inner, module in [*sys.modules.items()]:
-        file = getattr(module, "__file__", None)
-        if file and inner.partition(".")[0] in tops:
-            imported |= {found.partition(".")[0] for found in _imported(Path(file), inner)}
-    packages = {package for top in imported for package in of.get(top, ())}
-    return {package: version(package) for package in sorted(packages - {"hindsight-rl"})}
+        if file := getattr(module, "__file__", None):
+            files.setdefault(inner.partition(".")[0], {})[inner] = Path(file)
+    todo, of = (
+        {module.partition(".")[0] for module in modules} & files.keys(),
+        packages_distributions(),
+    )
+    seen = set[str]()
+    while todo:
+        top = todo.pop()
+        seen.add(top)
+        if top not in of or top in WIDE:  # its own source, or the standard library
+            continue
+        for inner, path in files[top].items():
+            todo |= {found.partition(".")[0] for found in _imported(path, inner)} & files.keys()
+        todo -= seen
+    packages = {package for top in seen for package in of.get(top, ())} - IDLE
+    return {package: version(package) for package in sorted(packages)}
 
 
 def _roots(name: str, entry_point: Any) -> Iterator[str]:

@@ -126,9 +126,15 @@ class Record:
         rows = torch.stack([policies[s] for s in kept]) if kept else torch.empty(0, 0)
         path = self.path("policies", ".safetensors")
         made_by = {"spec": self.spec.model_dump_json(), "code": self.identity["code"]}
-        save(path, {**made_by, "seeds": kept, "rows": rows})
-        metadata = {**self._metadata(), "policies": file_sha256(path)}
-        write_curves(self.path("cells", ".parquet"), self._table(), metadata)
+        # An earlier training's files stay until there is room for both of these.
+        beside = path.with_suffix(".new")
+        try:
+            save(beside, {**made_by, "seeds": kept, "rows": rows})
+            metadata = {**self._metadata(), "policies": file_sha256(beside)}
+            write_curves(self.path("cells", ".parquet"), self._table(), metadata)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
         if steps := sorted(diverged_runs(self._all_ended).items()):
             which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in steps)
             why = "their parameters are no longer finite, and they count as not having learned"
