@@ -35,7 +35,7 @@ def _stamps() -> dict[Path, tuple[int, ...]]:
 
     Also when the disk noted the last change, which no copy of an older file brings back.
     """
-    found = {}
+    found: dict[Path, tuple[int, ...]] = {}
     for path in (ROOT / PACKAGE).rglob("*"):
         if path.suffix != ".pyc" and path.is_file():
             now = path.stat()

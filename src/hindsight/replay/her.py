@@ -8,11 +8,10 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
@@ -56,12 +55,9 @@ DIFFERS = (
 )
 #: A warning about a function that gets no infos.
 READS_INFO = (
-    "compute_reward returns something else with the step's info than with an empty one, which is "
-    "what it gets in relabelling: name the numbers that it reads in info_keys, or keep whole infos "
-    "with copy_infos=True"
+    "reads infos, but gets empty ones in relabelling: name the numbers that it reads in info_keys, "
+    "or keep whole infos with copy_infos=True"
 )
-#: How many steps are looked at for that.
-LOOKS = 10
 #: A warning about an environment that resets by itself.
 RESET = (
     "an episode begins exactly where the last one ended, as if the environment reset by itself; "
@@ -86,6 +82,31 @@ class Sample(NamedTuple):
 
 class Elsewhere(partial[Any]):
     """A method of an environment in another process, which an exception ends."""
+
+
+class NotKept(dict[str, Any]):
+    """The empty info of a step whose info was not kept, which notes that a function reads it."""
+
+    #: Whether one has been read since this was last set.
+    reads: ClassVar[bool] = False
+
+    def __copy__(self) -> "NotKept":
+        return NotKept()
+
+    def __reduce__(self) -> Any:  # in another process, a plain one
+        return dict, ()
+
+
+def _noted(name: str) -> Callable[..., Any]:
+    def read(info: NotKept, *arguments: Any) -> Any:
+        NotKept.reads = True
+        return getattr(dict, name)(info, *arguments)
+
+    return read
+
+
+for _name in ("__getitem__", "get", "__contains__", "__iter__", "items", "keys", "values"):
+    setattr(NotKept, _name, _noted(_name))
 
 
 def method_of(env: Any, name: str) -> Callable[..., Any] | None:
@@ -249,8 +270,8 @@ class HindsightReplayBuffer(FieldBuffer):
         self.goals_have_axis = False
         #: [env], whether an episode goes on that was cut into pieces, because it filled the buffer.
         self._in_pieces = np.zeros(n_envs, bool)
-        #: Steps whose infos are still to be looked at, if nothing of infos is kept.
-        self._looks = 0 if copy_infos or self._keys or rest == "keep" else LOOKS
+        #: Names of functions that read infos of which nothing is kept.
+        self._readers: set[str] = set()
         #: Leading axes of a step's arrays: none, or [env].
         self._before = (n_envs,) if hasattr(env, "num_envs") else ()
         #: The infos of stored steps, [env, slot]; None: none are kept.
@@ -400,8 +421,6 @@ class HindsightReplayBuffer(FieldBuffer):
                 jumps = None
         if some(ring.elapsed == 0) and self._goes_on(rows[:, 0]):
             warnings.warn(RESET, stacklevel=3)
-        if infos is not None and self._looks and self._reads(rows[0, :1], infos, shape):
-            warnings.warn(READS_INFO, stacklevel=3)
         self._complete(rows.reshape(-1, width), kept)
         if jumps is not None:
             warnings.warn(JUMPED, stacklevel=3)
@@ -419,22 +438,6 @@ class HindsightReplayBuffer(FieldBuffer):
                 "the same piece; a larger size keeps it whole",
                 stacklevel=3,
             )
-
-    def _reads(self, row: Rows, infos: Any, shape: tuple[int, ...]) -> bool:
-        """Whether the reward of a row [1, width] depends on its info, the first of `infos`."""
-        self._looks, reads = self._looks - 1, False
-        if isinstance(self._functions["compute_reward"], Elsewhere):  # an error would end it
-            return False
-        with suppress(Exception):  # which is reported where it matters
-            with_info = self._asked("compute_reward", row, [_one_each(infos, shape)[0]])
-            try:
-                reads = not np.array_equal(with_info, self._asked("compute_reward", row, [{}]))
-            except Exception:
-                reads = True
-        if reads:
-            self._looks = 0
-        self._takes_one.clear()  # which several goals tell better than one
-        return reads
 
     def _columns_before_and_after(self, keys: Iterable[str]) -> list[tuple[slice, slice]]:
         """Columns of parts of an observation, and of the same parts of the next one."""
@@ -532,8 +535,8 @@ class HindsightReplayBuffer(FieldBuffer):
                 "the buffer was pickled or copied without its environment; call set_env(env)"
             )
         n = len(rows)
-        if infos is None:
-            infos = [{}] * n
+        if infos is None:  # with a part beyond, what infos pay is in it
+            infos = [{} if self.row.rest is not None else NotKept() for _ in range(n)]
         if self._keys:
             columns = (rows[:, self.fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
@@ -555,14 +558,20 @@ class HindsightReplayBuffer(FieldBuffer):
                 achieved, desired = achieved[:, None], desired[:, None]
             return achieved, desired, [again(info) for info in infos]
 
+        NotKept.reads = False
         if name not in self._takes_one and len(rows):
             # A few steps are asked about one by one where trying out ends a process.
             careful = name == "compute_terminated" and isinstance(function, Elsewhere)
             self._takes_one[name] = careful or takes_one(function, goals())
-        if not self._takes_one.get(name):
-            return per_goal(name, function, goals(), len(rows))
-        each = [_of_one_goal(function, *one) for one in zip(*goals(), strict=True)]
-        return per_goal(name, np.array, [each], len(rows))
+        try:
+            if not self._takes_one.get(name):
+                return per_goal(name, function, goals(), len(rows))
+            each = [_of_one_goal(function, *one) for one in zip(*goals(), strict=True)]
+            return per_goal(name, np.array, [each], len(rows))
+        finally:
+            if NotKept.reads and name not in self._readers:
+                self._readers.add(name)
+                warnings.warn(f"{name} {READS_INFO}", stacklevel=4)
 
 
 def _one_each(infos: Any, shape: tuple[int, ...]) -> Array:

@@ -234,7 +234,7 @@ def subclasses_by(
                 if field not in kind.model_fields:
                     raise SpecError(f"{module.__name__}: {kind.__name__} needs a field {field!r}")
                 own_name, allowed = kind.model_fields[field].default, kind.model_fields[field]
-                if own_name not in get_args(allowed.annotation):
+                if own_name not in (get_args(allowed.annotation) or (own_name,)):
                     raise SpecError(
                         f"{module.__name__}: {kind.__name__} has the {field} {own_name!r}, which "
                         f'is not of its type; write {field}: Literal["this"] = "this"'
