@@ -97,7 +97,7 @@ def in_our_words(
     white = type(noise).__name__ == "NormalActionNoise" and mean <= {0.0}
     if white and len(sigma) == 1 and "exploration_noise" in fields:
         ours |= {"exploration_noise": float(sigma.pop()), "action_noise": None}
-    if isinstance(often := ours.get("train_freq"), tuple):
+    if isinstance(often := ours.get("train_freq"), tuple) and len(often) == 2:
         ours["train_freq"], unit = often
         if getattr(unit, "value", unit) != "step":
             raise SpecError(

@@ -318,14 +318,16 @@ class Model:
             first, began = runs.env_steps, time.monotonic()
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
             how, limit = self.spec.algorithm, self.spec.environment.step_limit
-            if isinstance(how, OffPolicySpec) and target <= (
-                starts := max(how.learning_starts, how.n_envs * limit - 1)
-            ):
-                warnings.warn(
-                    f"nothing is learned yet: learning starts after {starts:,} steps "
-                    f"(learning_starts, and an episode of up to {limit:,} in each environment)",
-                    stacklevel=2,
-                )
+            if isinstance(how, OffPolicySpec):
+                starts = max(how.learning_starts, how.n_envs * limit - 1)
+                often = how.n_envs * how.train_freq
+                if target // often * often <= starts:
+                    warnings.warn(
+                        f"nothing is learned yet: learning starts after {starts:,} steps "
+                        f"(learning_starts, and an episode of up to {limit:,} in each "
+                        f"environment), at the next multiple of {often:,} (train_freq)",
+                        stacklevel=2,
+                    )
             # Schedules run from the very first step to the last step of this call.
             runs.spec = self.spec.model_copy(update={"steps": target})
             self._tested, self._test_seconds = first, 0.0
@@ -407,6 +409,8 @@ class Model:
             spec = self.spec.model_copy(update={"steps": room})
             rows = None if file is None else self._rows["last"].clone()
             runs = runs_of(spec, self.seeds, self.device, self.workers, rows)
+            if file is not None and resumes is not None:
+                _warn_of_another_task(file, self.spec)
             if file is None and resumes is not None:
                 runs.load_state_dict(resumes)
             elif file is not None and resumes is not None:
@@ -555,6 +559,16 @@ class Model:
         run = self._chosen(run, which)
         return self._rows[which][self.seeds.index(run)].clone()
 
+    def _acting(self, run: int | None, which: Which) -> torch.Tensor:
+        """As `parameters`; raises SpecError if the run has diverged."""
+        row = self.parameters(run, which)
+        if not row.isfinite().all():
+            raise SpecError(
+                f"run {self._chosen(run, which)}: has diverged, so its {which} parameters are not "
+                "finite, and it cannot act; a smaller learning_rate may help"
+            )
+        return row
+
     def _chosen(self, run: int | None, which: Which) -> int:
         """The seed of a run, None being the best; raises SpecError for an unknown one."""
         run = self.best_run if run is None else run
@@ -566,7 +580,7 @@ class Model:
 
     def policy(self, run: int | None = None, which: Which = "best") -> Policy:
         """Return a run's deterministic policy as a `torch.nn.Module` (`library.policy.Policy`)."""
-        return Policy(self.spec, self.parameters(run, which), *self._spaces)
+        return Policy(self.spec, self._acting(run, which), *self._spaces)
 
     def predict(
         self,
@@ -601,7 +615,7 @@ class Model:
             if deterministic:
                 self._actors[key] = self.policy(run, which).numpy
             else:
-                row = self.parameters(run, which)
+                row = self._acting(run, which)
                 with closing(self.spec.environment.make()) as env:  # for its spaces
                     self._actors[key] = actor_of(self.spec, row, env, self._generator)
         act, first = self._actors[key], next(iter(spaces))
@@ -636,7 +650,7 @@ class Model:
             self._file.must_draw()
         seeds = self.seeds if run is None else [run]
         how: dict[str, Any] = {"n_episodes": episodes, "deterministic": deterministic, "seed": seed}
-        rows = (self.parameters(each, which) for each in seeds)
+        rows = (self._acting(each, which) for each in seeds)
         found = [evaluate_run(self.spec, row, **how)[:4] for row in rows]
         return pd.DataFrame(found, pd.Index(seeds, name="run"), Evaluation._fields[:4])
 
@@ -651,7 +665,7 @@ class Model:
         from hindsight.training.watch import animate, film
 
         episodes = count_of("episodes", episodes)
-        animate(film(self.spec, self.parameters(run, which), episodes), Path(path))
+        animate(film(self.spec, self._acting(run, which), episodes), Path(path))
         return Path(path)
 
     def export(self, path: str | Path, run: int | None = None, which: Which = "best") -> Path:
@@ -750,6 +764,7 @@ class Model:
             "scores": self._scores,
             "steps": self.num_timesteps,
             "evaluate_every": self.evaluate_every,
+            "choices": list(self.spec.environment.choices),
             "curves": {
                 phase: {name: torch.from_numpy(np.concatenate(v)) for name, v in columns.items()}
                 for phase, columns in self._columns.items()
@@ -872,18 +887,41 @@ def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tenso
             limited = registered(where["id"]).max_episode_steps is not None
             kept = ("terminates", "rest", "success", *(() if limited else ("max_episode_steps",)))
             where |= {key: old[key] for key in kept if old.get(key) is not None}
-    spec = cell_of(file.values | {"environment": where}, file.path, where["id"])
     try:
-        return spec, file.rows_of(spec)
+        spec = cell_of(file.values | {"environment": where}, file.path, where["id"])
+    except FileError as error:
+        if env is None or where["id"] == trained_in:
+            raise
+        why = reason(error).removeprefix(f"{file.path}: ")
+        raise SpecError(
+            f"env: {where['id']} does not fit the policies in {file.path}: {why}"
+        ) from None
+    there = spec.environment
+    try:
+        rows = file.rows_of(spec)
+        if file.saved.get("choices", list(there.choices)) != list(there.choices):
+            raise FileError("other choices")
+        return spec, rows
     except FileError:
         if env is None:
             raise
-        there = spec.environment
         raise SpecError(
             f"env: {there.id} has observations of {there.observation_size} numbers and "
             f"{there.n_outputs} action outputs, which does not fit the policies in {file.path}, "
             f"trained in {trained_in}"
         ) from None
+
+
+def _warn_of_another_task(file: PolicyFile, spec: CellSpec) -> None:
+    """Warn that a replay buffer goes on with the rewards and ends of another environment."""
+    trained_in = str(file.values["environment"].get("id")).rpartition(":")[2]
+    there = spec.environment.id.rpartition(":")[2]
+    if not spec.algorithm.on_policy and trained_in != there:
+        warnings.warn(
+            f"the training goes on in {there}: rewards and ends that its replay buffer holds are "
+            f"still those of {trained_in}, until they are overwritten or relabelled",
+            stacklevel=4,
+        )
 
 
 def _must_be_known(path: Path, name: str) -> None:

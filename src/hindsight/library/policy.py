@@ -43,15 +43,22 @@ def must_fit(observation: Any, spaces: Mapping[str, gymnasium.Space[Any]]) -> No
     for key, space in spaces.items():
         if key not in observation:
             raise SpecError(f"observation: {key!r} is missing; it needs {', '.join(spaces)}")
-        shape, found = tuple(space.shape or ()), np.shape(observation[key])
+        shape = tuple(space.shape or ())
+        try:
+            values, most = np.asarray(observation[key]), np.finfo(np.float32).max
+        except ValueError:
+            raise SpecError(f"observation: {key} must be one array; its parts differ") from None
+        found = values.shape
         if found not in (shape, (*found[:1], *shape)):
             more = ", ".join(map(str, ("n", *shape)))
             raise SpecError(
                 f"observation: {key} has shape {found}; it must be {shape}, or ({more}) for a batch"
             )
-        values, most = np.asarray(observation[key]), np.finfo(np.float32).max
         if values.dtype.kind not in "biuf" or not (np.abs(values) <= most).all():
             raise SpecError(f"observation: {key} must hold finite numbers, as float32 has them")
+        chosen = zip(values.reshape(-1, math.prod(shape)).T, choices(space) or (), strict=False)
+        if not all(np.isin(x, among).all() for x, among in chosen):
+            raise SpecError(f"observation: {key} is {values}, which is not in its space {space}")
         batched.add(found[: len(found) - len(shape)])
     if len(batched) > 1:
         raise SpecError(

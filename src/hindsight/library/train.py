@@ -212,7 +212,7 @@ def _named_truly(file: Path) -> Path:
 
     if file.exists():
         found, parts = PolicyFile.read(file), file.stem.split("-")
-        is_best = Path(RESULTS, "best").resolve() in file.resolve().parents
+        is_best = file.absolute().parents[1].name == "best"
         same = hash_of(found.values) in parts and found.saved.get("code", parts[-1]) == parts[-1]
         if not same or ("scores" in found.saved) != is_best:
             raise FileError(

@@ -59,7 +59,7 @@ def says(row: Row) -> str:
     shown = {"value": interval(claim.unit, m), "wide": interval(claim.unit, m, wide=True)}
     sentence = claim.says.format(**shown, **numbers, **words)
     differ = any(own["answer"] != row["usual"] for own in row["choices"].values())
-    choices = [f"By the rule's own choice, {row['usual']}."] if differ else []
+    choices = [f"By the rule, {row['usual']}."] if differ else []
     for name, own in row["choices"].items():
         answer = f", {own['answer']}" if differ else ""
         value = interval(claim.unit, own["measured"])

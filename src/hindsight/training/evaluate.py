@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.gymnasium.facts import facts_of
 from hindsight.envs.gymnasium.trial import success_in
+from hindsight.replay.buffer import count_of
 from hindsight.specs.base import EnvironmentSpec, Success
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments import ENVIRONMENTS
@@ -76,8 +77,7 @@ def evaluate_policy(
         SpecError: the environment is unknown or does not fit the policy, or an argument is invalid.
         FileError: the file is not a policy file or does not contain that run.
     """
-    if n_episodes < 1:
-        raise SpecError(f"n_episodes: {n_episodes} is not allowed; use 1 or more")
+    n_episodes = count_of("n_episodes", n_episodes)
     if success not in (None, "last", "any"):
         raise SpecError(f"success: {success!r} is not allowed; choose from last, any")
     named: Any = {"environment": environment, "parameters": parameters}

@@ -69,14 +69,22 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         self._flat = not isinstance(env.observation_space, SUPPORTED_SPACES)
         own = flatten_space(env.observation_space) if self._flat else env.observation_space
         obs, info = env.reset(seed=0)
-        shapes = (np.shape(find(env, obs, info)) for find in (achieved, desired))
-        goals = [Box(-np.inf, np.inf, shape, np.float64) for shape in shapes]
+        goals = []
+        for name, find in (("achieved", achieved), ("desired", desired)):
+            found: Any = find(env, obs, info)
+            if found is None or np.asarray(found).dtype.kind not in "biuf":
+                raise SpecError(f"{name}: returned {found!r}; it must return a goal, an array")
+            goals.append(Box(-np.inf, np.inf, np.shape(found), np.float64))
         self._shape = goals[0].shape
         if tolerance is not None:
-            given = np.asarray(tolerance, float)
-            if given.shape not in ((), self._shape) or not (given >= 0).all():  # nor NaN
+            try:
+                given = np.asarray(tolerance, float)
+                possible = given.shape in ((), self._shape) and bool((given >= 0).all())  # nor NaN
+            except (TypeError, ValueError):
+                possible = False
+            if not possible:
                 raise SpecError(
-                    f"tolerance: {tolerance} is not allowed; it must be a number, 0 or more, or "
+                    f"tolerance: {tolerance!r} is not allowed; it must be a number, 0 or more, or "
                     f"one for each number of a goal, of shape {self._shape}"
                 )
         self.observation_space = Dict(dict(zip(GOAL_KEYS, (*goals, own), strict=True)))
@@ -104,7 +112,13 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         if self._reward is None:
             return np.where(self._is_achieved(*goals), 0.0, -1.0)
         rows = [x.reshape(-1, *self._shape) for x in goals]
-        return np.reshape(self._reward(*rows), goals[0].shape[: goals[0].ndim - len(self._shape)])
+        found, n = np.asarray(self._reward(*rows)), len(rows[0])
+        if found.size != n:
+            raise SpecError(
+                f"reward: returned shape {found.shape} for {n} goals of shape {self._shape}; it "
+                "gets many goals, [n, *goal], and must return as many rewards, [n]"
+            )
+        return found.reshape(goals[0].shape[: goals[0].ndim - len(self._shape)])
 
     def compute_terminated(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any

@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from hindsight.envs.gymnasium.goal_functions import Constancy, ReadsState
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.spaces import Actions, Array, action_of
 
 #: Keys of a step's `info` that report success.
@@ -113,14 +113,28 @@ def driven(env: gym.Env[Any, Any], steps: int) -> Iterator[tuple[int, Any, tuple
 
 
 def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
-    """Steps after which an environment truncates all of its episodes itself; None: unknown."""
+    """Steps after which an environment truncates all of its episodes itself; None: unknown.
+
+    Raises EnvironmentFailure if a step fails; the first ones are looked at again (`facts`).
+    """
     lengths, spent = list[int](), _stopwatch()
     print(
         f"{name}: no step limit is registered; looking for its own in trial episodes, for at most "
         f"{LIMIT_SECONDS:g} s",
         file=sys.stderr,
     )
-    for number, _, (_, _, _, truncated, _) in driven(env, LIMIT_STEPS):
+    steps, number = driven(env, LIMIT_STEPS), 0
+    while True:
+        try:
+            number, _, (_, _, _, truncated, _) = next(steps)
+        except StopIteration:
+            return None
+        except Exception as error:
+            if number == 0:
+                return None
+            raise EnvironmentFailure.of(
+                f"{name}: what followed step {number} of a trial episode failed", error
+            ) from error
         lengths += [number] if truncated else []
         if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
             return None
@@ -128,7 +142,6 @@ def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
             return lengths[0]
         if spent() > LIMIT_SECONDS:
             return None
-    return None
 
 
 def tried(
