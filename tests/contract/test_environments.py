@@ -4,6 +4,7 @@ A new environment is tested as soon as its specification is registered.
 """
 
 import warnings
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -38,7 +39,27 @@ def test_what_it_says_of_itself_is_so(case: Case) -> None:
         ends = played.over[:, run, one].nonzero()[:, 0]
         lengths = torch.diff(ends, prepend=torch.tensor([-1]))
         assert len(ends) and lengths.max() <= limit
+        cut = played.steps.truncated[ends, run, one]
+        assert (lengths[cut] == limit).all()  # by the limit alone
     assert not (played.steps.terminated & played.steps.truncated).any()
+    success, ended = played.steps.success, played.steps.terminated
+    assert (ended[success] == env.task.terminates_on_success).all()
+
+
+def test_actions_count_up_to_the_bounds_of_their_space(case: Case) -> None:
+    """Continuous ones: beyond -1 and 1, they do what these do."""
+    if case.spec.n_choices:
+        pytest.skip("its actions are choices")
+
+    def played(factor: float) -> Played:
+        env = case.make(SEEDS)
+
+        def actions(env: Any, t: int) -> Tensor:
+            return factor * case.actions(env, t).sign()
+
+        return play(env, actions, 3 * case.spec.step_limit)
+
+    assert played(1.0).equals(played(2.0))
 
 
 def test_other_libraries_find_nothing_and_it_pays_the_same(case: Case) -> None:
