@@ -195,6 +195,29 @@ def test_policies_have_short_names(trained, tmp_path, monkeypatch):
     assert told.stdout.startswith("run 1: return")
 
 
+def test_a_policy_of_other_code_or_of_another_kind_is_not_taken_for_this_one(
+    trained, tmp_path, monkeypatch
+):
+    """Set aside and named by `train`, refused by what would use it."""
+    shutil.copytree(trained / "results", tmp_path / "results")
+    (policy,) = (tmp_path / "results/policies").rglob("*.safetensors")
+    (best,) = (tmp_path / "results/best").rglob("*.safetensors")
+    monkeypatch.chdir(tmp_path)
+    other = policy.with_stem(f"{policy.stem[:-12]}{'0' * 12}")
+    shutil.copy(policy, other)
+    with pytest.raises(FileError, match="holds another policy than its name says"):
+        policy_called(other)
+    whole, first = best.read_bytes(), policy.read_bytes()
+    for content in (first, whole[:50], b""):
+        best.write_bytes(content)
+        again = hindsight("train", "--her", "final", *SMALL, cwd=tmp_path)
+        assert again.returncode == 0 and "final return" in again.stdout
+        assert re.search(
+            r"^best policy    none: .*; set aside as \S+\.damaged$", again.stdout, re.M
+        )
+        assert not best.exists()
+
+
 def test_settings_are_listed(tmp_path):
     told = hindsight(
         "train", "--algorithm", "td3", "--env", "FetchReach-v4", "--settings", cwd=tmp_path

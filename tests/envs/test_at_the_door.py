@@ -674,6 +674,35 @@ def test_the_neutral_action_shows_a_limit_that_random_ones_do_not():
     assert hovering("Still-v0").step_limit == 50
 
 
+class Broken(Still):
+    how = ""
+
+    def reset(self, **keys: Any) -> Any:
+        found = super().reset(**keys)
+        return found[0] if self.how == "reset" else found
+
+    def step(self, action: Any) -> Any:
+        if self.how == "late" and self.t == 5:
+            raise ZeroDivisionError("mine")
+        found = super().step(action)
+        return found[:4] if self.how == "four" else found
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ("reset", SpecError, "reset must return two values"),
+        ("four", SpecError, "step must return five values: observation, reward, terminated"),
+        ("late", EnvironmentFailure, "what followed step 5 of a trial episode failed: ZeroDiv"),
+    ],
+)
+def test_a_faulty_environment_is_named_in_the_search_for_its_limit(how, error, said, monkeypatch):
+    monkeypatch.setattr(Broken, "how", how)
+    gym.register("Broken-v0", Broken)
+    with pytest.raises(error, match=said):
+        hovering("Broken-v0")
+
+
 def test_what_is_missing_is_asked_at_once_and_in_time(monkeypatch, capsys):
     monkeypatch.setattr(trial, "LIMIT_SECONDS", 0.3)  # 1.5 s by the clock on the wall
     monkeypatch.setattr(trial, "SECONDS", 0.6)

@@ -90,9 +90,13 @@ def test_a_budget_is_rounded_up_to_whole_iterations_with_a_warning(capsys, recwa
     assert len(recwarn) == 1
 
 
-@pytest.mark.parametrize("more", [{"learning_starts": 30}, {"max_episode_steps": 31}])
+@pytest.mark.parametrize(
+    "more", [{"learning_starts": 30}, {"max_episode_steps": 31}, {"train_freq": 31}]
+)
 def test_a_call_that_learns_nothing_warns(more):
-    with pytest.warns(UserWarning, match="nothing is learned yet: learning starts after 30 steps"):
+    with pytest.warns(
+        UserWarning, match=r"nothing is learned yet: learning starts after \d+ steps"
+    ):
         model = small(**more).learn(30)
     assert not model.curves().updates.any()
 
@@ -196,6 +200,7 @@ def test_predictions_are_those_of_the_latest_parameters_and_random_if_asked():
         ({"desired_goal": np.float64([0, 1e300])}, "desired_goal must hold finite numbers"),
         ({"desired_goal": np.array([0, 1j])}, "desired_goal must hold finite numbers"),
         ({"desired_goal": np.array(["a", "b"])}, "desired_goal must hold finite numbers"),
+        ({"desired_goal": [[0.0], [0.0, 1.0]]}, "desired_goal must be one array; its parts differ"),
     ],
 )
 def test_an_observation_that_does_not_fit_is_an_error(change, words):
@@ -206,6 +211,24 @@ def test_an_observation_that_does_not_fit_is_an_error(change, words):
         model.predict(given)
     with pytest.raises(SpecError, match="it must be a dictionary of achieved_goal"):
         model.predict(np.zeros(3))
+
+
+@pytest.mark.parametrize("choice", [8, -1, 1.5])
+def test_a_choice_that_is_none_of_its_space_is_an_error(choice):
+    class Chosen(gym.ObservationWrapper[Any, Any, Any]):
+        def __init__(self, env: Any) -> None:
+            super().__init__(env)
+            more = {"gear": gym.spaces.Discrete(5, start=3)}
+            self.observation_space = gym.spaces.Dict({**env.observation_space.spaces, **more})
+
+        def observation(self, observation: Any) -> Any:
+            return {**observation, "gear": 4}
+
+    model = small(lambda: Chosen(gym.make("Corridor-v0")))
+    obs, _ = model.get_env().envs[0].reset(seed=0)
+    model.predict(obs)
+    with pytest.raises(SpecError, match=r"gear is .*, which is not in its space Discrete"):
+        model.predict({**obs, "gear": choice})
 
 
 def test_the_best_evaluation_is_kept_and_its_run_acts():
@@ -233,6 +256,11 @@ def test_a_diverged_run_keeps_its_best_parameters_and_is_named():
     last = parameters(model)
     assert not last.isfinite().all() and all(model.parameters(r).isfinite().all() for r in (0, 1))
     assert len(model.evaluate(2)) == 2
+    gone = int(np.flatnonzero(~last.isfinite().all(1))[0])
+    with pytest.raises(SpecError, match=f"run {gone}: has diverged, so its last parameters"):
+        model.evaluate(1, run=gone, which="last")
+    with pytest.raises(SpecError, match=f"run {gone}: has diverged"):
+        model.policy(gone, "last")
 
 
 def test_prioritised_replay_needs_no_hindsight():
@@ -347,6 +375,18 @@ def test_a_copied_model_continues_as_the_original(copied, steps):
     pd.testing.assert_frame_equal(*columns)
 
 
+def test_a_copy_whose_environments_fail_first_goes_on_later(monkeypatch):
+    model = small().learn(60)
+    other = copy.deepcopy(model)
+    with monkeypatch.context() as patch:
+        patch.setattr("hindsight.library.model.runs_of", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            other.learn(60)
+    for each in (model, other):
+        each.learn(60)
+    assert torch.equal(parameters(model), parameters(other)) and other.num_timesteps == 120
+
+
 def test_only_one_call_of_learn_at_a_time():
     model, refused = small(), []
 
@@ -380,6 +420,33 @@ def test_no_observations_get_no_actions(deterministic):
 
 
 # --- files ----------------------------------------------------------------------------------------
+
+
+def test_actions_of_another_kind_do_not_fit(tmp_path):
+    """Though they need as many outputs."""
+
+    class Choosing(gym.ActionWrapper[Any, Any, Any]):
+        def __init__(self, space: Any) -> None:
+            super().__init__(gym.make("Corridor-v0"))
+            self.action_space = space
+
+        def action(self, action: Any) -> Any:
+            return self.env.action_space.sample()
+
+    MultiDiscrete, Discrete = gym.spaces.MultiDiscrete, gym.spaces.Discrete
+    small_ppo = {"seeds": 1, "hidden": (4,), "evaluation_episodes": 1}
+    path = PPO(lambda: Choosing(MultiDiscrete([3, 3])), **small_ppo).save(
+        tmp_path / "x.safetensors"
+    )
+    assert PPO.load(path, lambda: Choosing(MultiDiscrete([3, 3]))).seeds == [0]
+    for other in (Discrete(6), gym.spaces.MultiBinary(3)):
+        with pytest.raises(SpecError, match="does not fit the policies"):
+            PPO.load(path, lambda other=other: Choosing(other))
+
+
+def test_evaluations_as_rare_as_may_be_are_saved(tmp_path):
+    model = small(evaluate_every=10**16)
+    assert hindsight.load(model.save(tmp_path / "x.safetensors")).evaluate_every <= 10**15
 
 
 def test_a_saved_model_acts_as_before_and_has_its_curves(tmp_path):

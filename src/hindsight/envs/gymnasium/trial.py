@@ -126,7 +126,7 @@ def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
     steps, number = driven(env, LIMIT_STEPS), 0
     while True:
         try:
-            number, _, (_, _, _, truncated, _) = next(steps)
+            number, _, result = next(steps)
         except StopIteration:
             return None
         except Exception as error:
@@ -135,7 +135,9 @@ def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
             raise EnvironmentFailure.of(
                 f"{name}: what followed step {number} of a trial episode failed", error
             ) from error
-        lengths += [number] if truncated else []
+        if len(result) != 5:
+            return None
+        lengths += [number] if result[3] else []
         if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
             return None
         if len(lengths) == LIMIT_EPISODES:
