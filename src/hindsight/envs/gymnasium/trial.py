@@ -136,7 +136,10 @@ def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
                 f"{name}: what followed step {number} of a trial episode failed", error
             ) from error
         if len(result) != 5:
-            return None
+            raise SpecError(
+                f"{name}: step must return five values: observation, reward, terminated, "
+                "truncated and info"
+            )
         lengths += [number] if result[3] else []
         if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
             return None
