@@ -497,6 +497,21 @@ def test_a_reward_for_the_environment_s_own_goal_is_refused():
     assert not any(said in note for note in hovering().facts.notes)
 
 
+def test_a_wrapper_that_shows_goals_which_compute_reward_does_not_know_is_refused():
+    """Unless what it pays cannot tell."""
+
+    def scaled(name: str, factor: float) -> Any:
+        env = gym.make(name)
+        space = env.observation_space
+        halved = partial(gym.wrappers.TransformObservation, observation_space=space)
+        return halved(env, lambda obs: {key: factor * x for key, x in obs.items()})
+
+    with pytest.raises(SpecError, match="TransformObservation changes goals, and compute_reward"):
+        SAC(lambda: scaled("Hovering-v0", 0.2), seeds=1, workers=0)
+    SAC(lambda: scaled("Hovering-v0", 1.0), seeds=1, workers=0)
+    SAC(lambda: scaled("Bonus-v0", 1.0), seeds=1, workers=0)
+
+
 def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
     with pytest.raises(SpecError, match=r"its steps pay 0\.1 times what compute_reward returns"):
         hovering("Scaled-v0")

@@ -14,7 +14,7 @@ from hindsight.io.checksums import about
 from hindsight.specs import own_code
 from hindsight.specs.base import Spec, subclasses_by
 from hindsight.specs.errors import SpecError
-from hindsight.specs.own_code import digest_of, versions_beneath, versions_of
+from hindsight.specs.own_code import digest_of, import_own, versions_beneath, versions_of
 from tests.conftest import forget
 from tests.envs.corridor import Corridor
 from tests.support.commands import python
@@ -127,6 +127,21 @@ def test_packages_of_packages_count(folder, monkeypatch):
     assert {name: found.get(name) for name in names} == dict.fromkeys(names, "1.0")
     assert "numpy" in found and "torch" not in found
     for name in names:
+        del sys.modules[name]
+
+
+def test_what_an_environment_imports_in_a_later_step_is_imported_at_the_start(folder):
+    """An edit of it during a training would change the numbers, under the fingerprint of before."""
+    (folder / "later.py").write_text("SIZE = 1.0\n")
+    (folder / "broken.py").write_text("import sys\nsys.exit(3)\n")
+    (folder / "paying.py").write_text(
+        "def scale():\n    import later\n    if later.SIZE < 0:\n        import broken\n"
+        "    return later.SIZE\n"
+    )
+    forget(own_code)
+    import_own("mine:Mine-v0", "mine:Mine")
+    assert sys.modules["later"].SIZE == 1.0 and "broken" not in sys.modules
+    for name in ("later", "paying"):
         del sys.modules[name]
 
 

@@ -12,7 +12,7 @@ from hindsight.io.files import FileError
 from hindsight.io.fingerprint import fingerprint, import_all
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.gymnasium import GymnasiumSpec, is_known, registered
-from hindsight.specs.own_code import changed_since_noted
+from hindsight.specs.own_code import changed_since_noted, import_own
 
 
 def file_name(spec: CellSpec) -> str:
@@ -39,6 +39,7 @@ def import_code(spec: CellSpec) -> None:
     environment, changed = spec.environment, import_all(*_roots(spec))
     if isinstance(environment, GymnasiumSpec) and not is_known(environment.id):
         entry = registered(environment.id).entry_point
+        import_own(environment.id, entry)
         changed = [*changed, *changed_since_noted(environment.id, entry)]
     if changed:
         raise FileError(

@@ -13,6 +13,7 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec, resolve_name
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.io.fingerprint import ROOT, dump, without_docstrings
+from hindsight.specs.errors import others_code
 
 #: Packages whose own imports do not count: large ones, whose versions are recorded themselves.
 WIDE = {"PIL", "gymnasium", "jax", "matplotlib", "mujoco", "numpy", "pandas", "scipy", "torch"}
@@ -47,6 +49,17 @@ def note(name: str) -> None:
     """Note how the files of an environment's module are, before it is imported."""
     for path in _files(name, None):
         _as_noted(path)
+
+
+def import_own(name: str, entry_point: Any) -> None:
+    """Import an environment's own modules, also those that it imports only in a later step.
+
+    Then an edit during a training changes nothing of it.  A module that cannot be imported is left
+    to the environment.
+    """
+    for module in {*_files(name, entry_point).values()} - sys.modules.keys():
+        with suppress(Exception), others_code(name):
+            import_module(module)
 
 
 def changed_since_noted(name: str, entry_point: Any) -> list[Path]:

@@ -32,11 +32,13 @@ from hindsight.envs.gymnasium.trial import (
     SECONDS,
     Evidence,
     Tried,
+    driven,
     neutral,
     success_in,
     tried,
 )
 from hindsight.envs.gymnasium.trial import own_step_limit as own_step_limit  # for the specification
+from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.gymnasium import Facts, GymnasiumSpec
 from hindsight.specs.spaces import Array, policy_inputs, policy_outputs, row_of
@@ -53,6 +55,8 @@ NOT_WITH_GOALS = {
     "NormalizeReward": "it divides rewards by a running number, and those of new goals by none",
     "DelayObservation": "a step's reward is not that of the goal that it then shows",
 }
+#: Steps by which an environment beneath its wrappers shows what it pays for.
+STEPS_BENEATH = 20
 #: Messages about the part of a reward that goals do not explain.
 REST = {
     "keep": "the part that goals do not explain is kept under every goal (rest=drop drops it)",
@@ -176,8 +180,10 @@ def find_facts(
     """
     env = make()
     wrapper: Any = env
-    changes = ""  # what changes rewards, of which compute_reward does not know
+    changes = shows = ""  # what changes rewards or goals, of which compute_reward may not know
     while isinstance(wrapper, gym.Wrapper):
+        if isinstance(wrapper, gym.ObservationWrapper):
+            shows = type(wrapper).__name__
         if isinstance(wrapper, gym.wrappers.TransformReward):
             changes = type(wrapper).__name__
         if why := NOT_WITH_GOALS.get(kind := type(wrapper).__name__):
@@ -258,6 +264,11 @@ def find_facts(
     _must_survive_rounding(name, found)
     steps = [first_step, *([] if rewards.reads_info else found.steps)]
     if line := _beyond(name, rewards, steps, changes):
+        if shows and _pays_by_other_goals(env.unwrapped, obs):
+            raise SpecError(
+                f"{name}: {shows} changes goals, and compute_reward does not know, so rewards of "
+                "relabelled goals would be others: write a wrapper that changes both"
+            )
         if rest == "refuse":
             raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
         lines.append(f"{line}; {REST[rest]}")
@@ -304,6 +315,23 @@ def find_facts(
         success_test=test,
         instance=env,
     )
+
+
+def _pays_by_other_goals(env: Any, shown: Mapping[str, Any]) -> bool:
+    """Whether an environment beneath its wrappers pays what compute_reward says of its own goals.
+
+    shown: what the wrappers show after `reset(seed=0)`.
+    """
+    with suppress(Exception):
+        own, _ = env.reset(seed=0)
+        if all(np.array_equal(own[key], shown[key]) for key in GOAL_KEYS[:2]):
+            return False
+        for _, obs, (after, paid, _, _, info) in driven(env, STEPS_BENEATH):
+            goals = np.array(after["achieved_goal"]), np.array(obs["desired_goal"])
+            if not np.isclose(float(env.compute_reward(*goals, info)), paid, rtol=1e-5, atol=1e-6):
+                return False
+        return True
+    return False
 
 
 def _must_be_whole(what: str, obs: Any, spaces: Mapping[str, Space[Any]]) -> None:
