@@ -182,7 +182,7 @@ def test_what_else_would_do(findings, cells):
     z = [near("relabelled_z_squared", runs[arm, "", STALLED[0]], 500_000)
          for arm in (fixed, "PPO-HER")]  # fmt: skip
     holds(
-        findings, "What else would do", 2019, 0.5,
+        findings, "What would work instead", 2019, 0.5,
         thousands(*(steps_of(runs, dense, start).median() for start in ("random", "apart"))),
         never(steps_of(runs, dense)), len(falls), np.isinf(steps["GCSL"]).sum(),
         np.isinf(steps["GCSL"][falls]).sum(),
