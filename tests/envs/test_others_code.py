@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from hindsight.envs.gymnasium.trial import success_in
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from tests.envs.test_goal_environments import children, gone
 from tests.support.commands import hindsight, started
 from tests.support.curves import the_curves
@@ -175,3 +175,12 @@ def test_an_environment_that_changes_the_folder_moves_no_results(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "it.pt2").exists()
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_an_error_that_cannot_say_what_it_is_is_reported_too():
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    said = str(EnvironmentFailure.of("a step failed", Mute()))
+    assert said.startswith("a step failed: Mute: its message cannot be shown\n")

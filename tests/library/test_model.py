@@ -354,6 +354,19 @@ def test_an_invalid_argument_is_an_error_of_one_sentence(make, words):
     assert "\n" not in str(caught.value).split("\n\nTraceback")[0]
 
 
+def test_another_default_type_of_pytorch_is_named():
+    model = small()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(
+            SpecError, match=r"default type is torch\.float64, which a module has set"
+        ):
+            model.learn(30)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert model.learn(30).num_timesteps == 30
+
+
 def test_a_refused_preset_makes_no_environment():
     made = []
     with pytest.raises(SpecError, match="did you mean 'robotics'"):

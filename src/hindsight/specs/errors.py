@@ -36,7 +36,11 @@ class EnvironmentFailure(Exception):
         if ours and isinstance(error, ValueError):
             return cls(f"{what}: {error}")
         lines = "".join(traceback.format_exception(error))
-        return cls(f"{what}: {type(error).__name__}: {error}\n\n{lines}")
+        try:
+            said = str(error)
+        except Exception:  # of a class of its own
+            said = "its message cannot be shown"
+        return cls(f"{what}: {type(error).__name__}: {said}\n\n{lines}")
 
 
 class _Exit(SystemExit):

@@ -74,7 +74,14 @@ def prepare_process(device: str, threads: int = 1) -> None:
     The networks are too small for a second thread in a matrix product to pay off; instead, the
     compiled core trains `threads` runs at a time.  By default the C library returns large blocks to
     the kernel and faults them in again for every minibatch, which takes a third of the time.
+
+    Raises SpecError if another module has changed PyTorch's default type.
     """
+    if (kind := torch.get_default_dtype()) != torch.float32:
+        raise SpecError(
+            f"PyTorch's default type is {kind}, which a module has set; networks here are float32: "
+            "torch.set_default_dtype(torch.float32)"
+        )
     torch.set_num_threads(1)
     use_threads(threads)
     torch.set_flush_denormal(True)
