@@ -137,7 +137,9 @@ def test_what_an_environment_imports_in_a_later_step_is_imported_at_the_start(fo
     (folder / "paying.py").write_text(
         "def scale():\n    import later\n    if later.SIZE < 0:\n        import broken\n"
         "    return later.SIZE\n"
+        "if __name__ == '__main__':\n    import script\n"
     )
+    (folder / "script.py").write_text("raise KeyboardInterrupt\n")
     forget(own_code)
     import_own("mine:Mine-v0", "mine:Mine")
     assert sys.modules["later"].SIZE == 1.0 and "broken" not in sys.modules

@@ -194,13 +194,22 @@ def _digest(path: Path) -> bytes:
 def _imported(path: Path, module: str) -> Iterator[str]:
     """Full names of the modules, or of objects in modules, that a file imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(_tree(path) or ast.Module([], [])):
+    lines = [line for line in (_tree(path) or ast.Module([], [])).body if not _is_idle(line)]
+    for node in ast.walk(ast.Module(lines, [])):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             with suppress(ImportError):  # beyond the outermost package
                 home = resolve_name("." * node.level + (node.module or ""), package)
                 yield from (f"{home}.{alias.name}" for alias in node.names)
+
+
+def _is_idle(line: ast.stmt) -> bool:
+    """Whether a statement does nothing at an import: what a script does, or types alone."""
+    if not isinstance(line, ast.If):
+        return False
+    names = {x.id for x in ast.walk(line.test) if isinstance(x, ast.Name)}
+    return not names.isdisjoint({"__name__", "TYPE_CHECKING"})
 
 
 def _typed(entry_point: Any) -> Iterator[bytes]:
