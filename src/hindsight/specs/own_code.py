@@ -18,7 +18,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from hindsight.io.fingerprint import ROOT, dump, without_docstrings
 from hindsight.specs.errors import others_code
@@ -194,7 +194,9 @@ def _digest(path: Path) -> bytes:
 def _imported(path: Path, module: str) -> Iterator[str]:
     """Full names of the modules, or of objects in modules, that a file imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    lines = [line for line in (_tree(path) or ast.Module([], [])).body if not _is_idle(line)]
+    lines = list[ast.stmt]()
+    for line in (_tree(path) or ast.Module([], [])).body:
+        lines += line.orelse if _is_idle(line) else [line]
     for node in ast.walk(ast.Module(lines, [])):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -204,7 +206,7 @@ def _imported(path: Path, module: str) -> Iterator[str]:
                 yield from (f"{home}.{alias.name}" for alias in node.names)
 
 
-def _is_idle(line: ast.stmt) -> bool:
+def _is_idle(line: ast.stmt) -> TypeGuard[ast.If]:
     """Whether a statement does nothing at an import: what a script does, or types alone."""
     if not isinstance(line, ast.If):
         return False
