@@ -30,10 +30,12 @@ from hindsight.figures import draw, environment, names, specs, style
 from hindsight.figures.draw import figure_of
 from hindsight.figures.specs import FIGURES, MEASURES
 from hindsight.figures.tables import Tables
-from hindsight.io.files import DamagedError
-from hindsight.specs.config import AUTHORS
+from hindsight.io.checksums import file_sha256
+from hindsight.io.files import DamagedError, FileError
+from hindsight.specs.config import AUTHORS, PUBLISHED
 from hindsight.specs.environments.predator_prey import SPAWNS
 from hindsight.specs.errors import SpecError
+from hindsight.specs.manifest import MANIFEST
 from tests.analysis import synthetic
 
 PPO, HER, SAC = "#0072B2", "#D55E00", "#009E73"
@@ -297,6 +299,8 @@ def test_the_authors_curves_stand_beside_ours(tables, tmp_path, monkeypatch):
     (tmp_path / AUTHORS.parent).mkdir(parents=True)
     (tmp_path / AUTHORS).write_text(json.dumps(theirs | {"static|random|PPO|8|0": [[1, 1, 1, 1]]}))
     monkeypatch.chdir(tmp_path)
+    entry = {"sha256": file_sha256(AUTHORS)}
+    MANIFEST.write_text(json.dumps({str(AUTHORS.relative_to(PUBLISHED)): entry}))
     figure = draw.figure_of("ppo_her_fig2", tables)
     assert "the authors' code: PPO (3 runs)" in labels(figure)
     black = [[line.get_ydata() for line in ax.lines if line.get_color() == "black"]
@@ -305,6 +309,9 @@ def test_the_authors_curves_stand_beside_ours(tables, tmp_path, monkeypatch):
     np.testing.assert_allclose(black[0][0], 0.2)
     described = draw.figure_of("ppo_her_fig2_described", tables)
     assert not any("authors" in label for label in labels(described))
+    AUTHORS.write_text(AUTHORS.read_text().replace("0.4", "0.9"))
+    with pytest.raises(FileError, match="differs from its checksum"):
+        draw.figure_of("ppo_her_fig2", tables)
 
 
 #: What an experiment of one's own may vary: its levels.

@@ -54,7 +54,7 @@ def test_the_commands_of_the_pages_run(tmp_path, monkeypatch):
     pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/library.md")]
     shown = re.compile(r"^(?:\.venv/bin/)?(hindsight \w+ results/published[^#\n]*)", re.M)
     commands = [command for page in pages for command in shown.findall(page)]
-    assert len(commands) == 3
+    assert len(commands) == 2
     (tmp_path / "results").mkdir()
     (tmp_path / PUBLISHED).symlink_to(ROOT / PUBLISHED)
     for command in commands:

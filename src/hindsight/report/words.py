@@ -115,8 +115,6 @@ def interval(unit: str, m: Row, *, wide: bool = False) -> str:
     show = UNITS[unit]
     value = "–" if m["value"] is None else show(m["value"])
     bounds = "" if low is None else f"{show(low)} to {show(high)}"
-    if bounds == f"{value} to {value}":
-        bounds = ""
     text = bounds if wide else f"{value} ({bounds})" if bounds else value
     return (text or "–").replace("-", "−")
 
