@@ -108,7 +108,7 @@ def test_which_should_i_use(findings, plans, cells, tested):
         "20%", percents(limited.mean()), "20%", "2 3 4", percents(saved_by_failed(cells)[0]),
         *timed[:-1], f"{timed[-1]}%", f"{np.std(timed, ddof=1):.1f}",
         percents(np.mean(timed) / 100),
-        "3 4 30 50% 70% 0.1 50 90% 90% 70% 10%",
+        "3 4 30 50% 70% 0.1 50 90% 90% 70% 30% 10%",
         384, "0.94 1.11", 4, 48, "0.86 1.24 1.17 1.24",  # beside cells with `failed`, now replaced
         percents(maze["recipe"], 0.27), percents(maze["recipe (whole)"], 0.65),
         "47,000 57,000",  # by hand
@@ -292,6 +292,10 @@ def test_prior_work_on_harder_tasks(findings, cells):
         sum(len(runs[arm, "", task]) for arm, task in in_all),
         *(percents(*(ends[arm, task] for task in six)) for arm in (hers, recipe)),
     )  # fmt: skip
+    behind = sum(ends[recipe, task] < ends[hers, task] for task in tasks)
+    above = sum(ends[per_decision, task] > ends[hers, task] for task in tasks)
+    assert (behind, len(tasks) - behind) == (11, 4) and above == 7
+    assert sum(end[per_decision, task] > end[hers, task] for task in tasks) > 8
     for task in six:
         assert ends[hers, task] == max(ends[arm, task] for arm in arms)
     assert max(sums[arm] for arm in (hers, switching, per_decision, better)) <= 2
