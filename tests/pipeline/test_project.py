@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from hindsight.cli import app
+from hindsight.io.files import FileError
 from hindsight.pipeline.project import KINDS, Project, clean, must_be_in_its_clone
 from hindsight.pipeline.replicate import what_comes
 from hindsight.specs.code import file_name
@@ -129,9 +132,25 @@ def test_in_a_copy_the_code_of_another_folder_is_refused(tmp_path, monkeypatch):
     (own := Path("src/hindsight")).mkdir(parents=True)
     with pytest.raises(SpecError, match=r"code that runs is in .*src/hindsight, not in this"):
         must_be_in_its_clone()
+    Path("results").mkdir()
+    for words in (["clean"], ["verify-published"], ["figures"]):
+        done = CliRunner().invoke(app, words)
+        assert isinstance(done.exception, SpecError) and "not in this folder" in str(done.exception)
     own.rmdir()
     own.symlink_to(PACKAGE)
     must_be_in_its_clone()
+
+
+def test_what_another_process_did_since_the_plan_is_planned_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    project = Project(load(ROOT / "config.yaml", {"preset": "smoke"}))
+    assert project.missing
+    done = Path(project.cells_of("algorithms")[0])
+    done.parent.mkdir(parents=True)
+    done.touch()
+    with pytest.raises(FileError, match="trained or removed cells since this run was planned"):
+        project.begin()
 
 
 def test_an_environments_id_is_one_word_of_the_shell(tmp_path, monkeypatch):

@@ -71,6 +71,11 @@ def test_snakemake_gets_the_keys_before_the_targets(commands):
         assert commands[-1] == commands[0]
     with pytest.raises(SpecError, match="give keys as --config KEY=VALUE"):
         replicate.run(["--configfile", "x.yaml"], "1", published=False)
+    for words in (["-d", "x"], ["--directory=x"], ["-s", "Snakefile"], ["--snakef", "x"]):
+        with pytest.raises(SpecError, match="is for snakemake itself; replicate"):
+            replicate.run(words, "1", published=False)
+    with lock(".replicate.lock"), pytest.raises(FileError, match="is already running"):
+        replicate.run([], "1", published=False)
 
 
 def test_the_log_of_a_pipeline_at_work_is_left_alone(commands):

@@ -1,5 +1,7 @@
 """A cell's training: early end, end by a test, interruption at any moment, damaged files."""
 
+from fractions import Fraction
+
 import pandas as pd
 import pytest
 import torch
@@ -18,7 +20,7 @@ from hindsight.training.cell import Execution, train_cell
 from hindsight.training.policies import policy_of
 from tests.support.curves import curves
 from tests.support.native import play
-from tests.training.small import SPEC, cell_in, interrupted
+from tests.training.small import SPEC, cell_in, interrupted, runs
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,21 @@ def test_a_truncated_checkpoint_is_named_set_aside_and_made_again(tmp_path, whol
     stderr = capsys.readouterr().err
     assert path.name in stderr and "set aside" in stderr
     assert path.with_name(f"{path.name}.damaged").exists()
+
+
+@pytest.mark.parametrize(
+    ("steps", "n_steps", "points"),
+    [(576, 16, 20), (45_056, 2048, 20), (1000, 100, 20), (96, 32, 2)],
+)
+def test_evaluations_are_due_once_a_point_of_their_grid_is_reached(steps, n_steps, points):
+    made = runs(cell_in({}, {"n_steps": n_steps, "batch_size": 16}, steps=steps,
+                        evaluation={"points": points, "episodes": 1}), 0)  # fmt: skip
+    due = []
+    for made.iteration in range(1, steps // n_steps + 1):
+        assert made.env_steps == made.iteration * n_steps
+        due += [made.env_steps] * made.evaluation_due
+    grid = [Fraction(steps * i, points) for i in range(1, points + 1)]
+    assert due == sorted({-(-at // n_steps) * n_steps for at in grid})
 
 
 def test_a_run_that_is_perfect_ends_early_and_leaves_the_axis(tmp_path):

@@ -9,13 +9,14 @@ from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checkpoints import load
 from hindsight.specs.cell import EvaluationSpec
 from hindsight.specs.code import file_name
+from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.on_policy import OnPolicyRuns
 from tests.support.commands import hindsight
 from tests.support.curves import CLOCKS
 from tests.training import test_off_policy
-from tests.training.small import SPEC
+from tests.training.small import SPEC, cell_in
 
 EVALUATION = {"evaluation": EvaluationSpec(points=6, episodes=5)}
 PPO = SPEC.model_copy(update={"steps": 64 * 6, **EVALUATION})
@@ -41,6 +42,27 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
     after_third(OnPolicyRuns, lambda runs, i: runs.rows[i].fill_(torch.nan))
     after_third(OffPolicyRuns, lambda runs, i: runs.state.actor.rows[i].fill_(torch.inf))
+
+
+def test_a_run_that_was_the_last_with_hindsight_on_may_diverge(tmp_path):
+    """Nothing is left to evaluate of what it learned from, as the others have switched off."""
+    hers = HindsightSpec(fidelity="released", until_success=0.3)
+    spec = cell_in(
+        {"id": "BitFlipping-v0", "n_bits": 3}, {"hidden": [8], "n_steps": 16}, hindsight=hers,
+        seeds=3, steps=16 * 40, evaluation={"points": 40, "episodes": 5},
+    )  # fmt: skip
+    gone: list[int] = []
+
+    def spoil(runs, phase, columns):
+        alone = [seeds for seeds, *_ in runs.learned if len(seeds) == 1]
+        if phase == "train" and alone and not gone:
+            gone.extend(alone[0])
+            runs.rows[runs.seeds.index(gone[0])] = torch.nan
+
+    found = load_cell(train_cell(spec, tmp_path, Execution(), callbacks=[spoil]))
+    ended = {run["seed"]: run["ended"] for run in found.metadata["runs"]}
+    assert gone and ended.pop(gone[0]) == "diverged"
+    assert {*ended.values()} == {"budget"}
 
 
 @pytest.mark.parametrize("spec", [PPO, SAC], ids=["ppo", "sac"])

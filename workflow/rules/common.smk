@@ -32,6 +32,11 @@ try:
         from hindsight.report.definitions import must_fit
 
         must_fit(PROJECT.config)
+        if any(x.partition("=")[0] == "--report" for x in sys.argv):
+            if old := PROJECT.outdated(*PROJECT.derived):
+                raise SpecError(
+                    f"{old[0]} is not of these results: run the same without --report first"
+                )
         if taken := PROJECT.taken_over:
             print(taken, file=sys.stderr)
 except (SpecError, EnvironmentFailure, FileError) as error:

@@ -314,6 +314,8 @@ def update(
     A run stops before the first minibatch whose approximate KL divergence exceeds 1.5 x target_kl.
     The other runs continue.
     """
+    if spec.exploration == "annealed":  # nothing moves sigma but its schedule
+        optimiser.decaying = slice(-agent.n_sigmas)
     n, size = order.shape[-1], spec.batch_size
     order = pad(order, (0, -(-max(n, 1) // size) * size - n))
     place = torch.arange(order.shape[-1], device=order.device)

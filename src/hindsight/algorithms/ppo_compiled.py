@@ -334,6 +334,11 @@ def _update(
     policy, value = row[:n_policy], row[n_policy : n_policy + n_value]
     d_policy, d_value = grad[:n_policy], grad[n_policy : n_policy + n_value]
     log_std, d_log_std = row[n_policy + n_value :], grad[n_policy + n_value :]
+    n_learned = len(row) if hyper.learns_sigma else n_policy + n_value
+    learned = Optimised(
+        row[:n_learned], optimised.m[:n_learned], optimised.v[:n_learned], optimised.steps,
+        optimised.learning_rate, optimised.eps, optimised.weight_decay,
+    )  # fmt: skip
     for epoch in range(len(order)):
         for begin in range(0, order.shape[1], batch_size):
             batch = order[epoch, begin : begin + batch_size]
@@ -362,7 +367,7 @@ def _update(
                 return
             result.updates += 1
             optimised.steps[0] += 1
-            adam(optimised, grad, min(hyper.max_grad_norm / (size + 1e-6), 1.0))
+            adam(learned, grad, min(hyper.max_grad_norm / (size + 1e-6), 1.0))
 
 
 @torch.no_grad()

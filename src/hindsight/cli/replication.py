@@ -1,5 +1,6 @@
 """Commands of the replication."""
 
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -109,7 +110,9 @@ def figures(
     """Draw figures from existing tables, as in the report, for a paper or for a talk."""
     from hindsight.figures.draw import check_tables, draw, own_style
     from hindsight.figures.specs import names_there
+    from hindsight.pipeline.project import must_run_this_code
 
+    must_run_this_code()
     there = names_there(tables)
     if not there:
         raise typer.BadParameter(f"there are no tables in {tables}; in a clone, run make figures")
@@ -158,8 +161,10 @@ def verify_published(
     ] = False,
 ) -> None:
     """Retrain the first iterations of published cells and compare the numbers."""
+    from hindsight.pipeline.project import must_be_in_its_clone
     from hindsight.pipeline.verify import compare, must_hold, one_of_each_kind, published
 
+    must_be_in_its_clone()
     cells, found = published(), []
     for name, spec in (cells if everything else one_of_each_kind(cells)).items():
         one = compare(name, spec)
@@ -187,18 +192,22 @@ def clean(
     """List results that another version of the code trained; --yes removes them."""
     from rich.filesize import decimal
 
+    from hindsight.io.locks import held
     from hindsight.pipeline.project import clean as left_over
+    from hindsight.pipeline.project import must_run_this_code
     from hindsight.specs.config import PUBLISHED, TRAINED
     from hindsight.specs.errors import SpecError
 
+    must_run_this_code()
     home = out.absolute()  # an environment's own code may change the working folder
     if not (out.is_dir() or out == TRAINED) or home.resolve() == PUBLISHED.resolve():
         raise SpecError(f"--out {out}: is not a folder of results that were trained here")
-    paths = left_over(home, env)
-    size = sum(path.stat().st_size for path in paths)
-    for path in paths:
-        typer.echo(out / path.relative_to(home))
-        if yes:
-            path.unlink()
+    with held(home / ".lock", f"the pipeline in {home.parent}") if yes else nullcontext():
+        paths = left_over(home, env)
+        size = sum(path.stat().st_size for path in paths)
+        for path in paths:
+            typer.echo(out / path.relative_to(home))
+            if yes:
+                path.unlink()
     done = "removed" if yes else "to be removed by hindsight clean --yes"
     typer.echo(f"{len(paths)} files, {decimal(size)}, {done}")

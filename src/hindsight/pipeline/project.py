@@ -268,6 +268,11 @@ class Project:
         made_of = (str(self.plan_of(experiment)), *cells)
         return Derived("tables", (self.tables_of(experiment),), made_of)
 
+    @property
+    def derived(self) -> list[str]:
+        """First outputs of the jobs that make something from cells and policies."""
+        return [*self._derived]
+
     def outdated(self, *outputs: str) -> list[str]:
         """Those of these jobs, given by their first outputs, that have to run again.
 
@@ -326,6 +331,11 @@ class Project:
             raise FileError(f"{self.root}/cells: there are no results of {self.source} to show")
         self._locks.enter_context(lock())
         atexit.register(self._locks.close)  # `end` is not called after a failure
+        if self.trains and self.look() != self.there:
+            raise FileError(
+                "another process has trained or removed cells since this run was planned; type the "
+                "same command again"
+            )
         self._leave_the_future()
         if self.trains:
             cancel_left_jobs()
@@ -368,6 +378,11 @@ def must_be_in_its_clone() -> None:
             "there is no config.yaml here: the replication runs in a clone of the repository, so "
             "cd there first; train, watch, evaluate and export work anywhere"
         )
+    must_run_this_code()
+
+
+def must_run_this_code() -> None:
+    """Raise SpecError if this folder has code of this project, but that of another one runs."""
     own = Path("src/hindsight")
     if own.exists() and not own.samefile(PACKAGE):
         raise SpecError(
@@ -376,12 +391,12 @@ def must_be_in_its_clone() -> None:
         )
 
 
-def lock() -> AbstractContextManager[None]:
-    """The lock of the pipeline, in results/ itself, which two folders may share by a link.
+def lock(name: str = ".lock") -> AbstractContextManager[None]:
+    """A lock of the pipeline, in results/ itself, which two folders may share by a link.
 
     Entering it raises FileError if another process holds it.
     """
-    return held(Path("results/.lock"), f"the pipeline in {Path.cwd()}")
+    return held(Path("results", name), f"the pipeline in {Path.cwd()}")
 
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:

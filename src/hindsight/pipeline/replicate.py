@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,11 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     process runs it.
     """
     must_be_in_its_clone()
+    with lock(".replicate.lock"):
+        return _run(arguments, cores, published)
+
+
+def _run(arguments: Sequence[str], cores: str, published: bool) -> int:
     at = arguments.index("--") if "--" in arguments else len(arguments)  # targets follow
     pairs, rest = _config_apart(arguments[:at])
     overrides = overrides_of(pairs)
@@ -155,8 +161,14 @@ def _config_apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
     found, rest = parser.parse_known_args(arguments)
     for argument in rest:
-        if argument.startswith("--configfile"):
+        option = argument.partition("=")[0]
+        if len(option) > 5 and "--configfiles".startswith(option):
             raise SpecError(f"{argument}: give keys as --config KEY=VALUE, or in config.yaml")
+        elsewhere = any(
+            len(option) > 4 and x.startswith(option) for x in ("--directory", "--snakefile")
+        )
+        if elsewhere or re.match("-[ds]", argument):
+            raise SpecError(f"{argument}: is for snakemake itself; replicate runs in this folder")
     return found.config, rest
 
 

@@ -234,6 +234,8 @@ class OnPolicyRuns(Runs):
         columns, choices = super().evaluate(), self.spec.environment.choices
         for seeds, samples, *paths in self.learned:
             here = [i for i, seed in enumerate(seeds) if seed in self.seeds]  # others have ended
+            if not here:
+                continue
             runs = [self.seeds.index(seeds[i]) for i in here]
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = samples.actions
@@ -321,7 +323,9 @@ def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
 
 
 def success_counts(paths: Trajectories, any_step: bool = True) -> Tensor:
-    """Count the complete trajectories that succeed, and all complete trajectories, [2, run].
+    """Count the trajectories that end in the rollout and succeed, and all that end, [2, run].
+
+    Also those that began before the rollout, though relabelling leaves these as they are.
 
     A trajectory succeeds if the last step does or, with `any_step`, any.
     """

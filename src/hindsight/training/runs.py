@@ -147,8 +147,9 @@ class Runs(ABC):
     @property
     def evaluation_due(self) -> bool:
         """Whether the last iteration reached a point of the evaluation grid."""
-        every = self.spec.steps / self.spec.evaluation.points
-        return self.env_steps // every > (self.env_steps - self.rollout_steps) // every
+        points, steps = self.spec.evaluation.points, self.spec.steps  # whole numbers: no rounding
+        before = self.env_steps - self.rollout_steps
+        return self.env_steps * points // steps > before * points // steps
 
     def _may_switch(self, fidelity: Fidelity) -> Tensor:
         """Whether enough episodes have ended for the success rate to switch hindsight, [run].
