@@ -174,6 +174,9 @@ def test_snakemakes_own_report_has_every_caption(project, asked):
     assert ended.returncode == 0, ended.stdout
     page = (project / "own.html").read_text(encoding="utf-8")
     assert all(asked.labels(name)["caption"] in page for name in asked.figures)
+    other = (*SMOKE[:1], "preset=smoke", "seeds=1")
+    refused = in_copy(project, "snakemake", "--cores", "1", "--report", "own.html", *other)
+    assert refused.returncode == 1 and "run the same without --report first" in refused.stdout
 
 
 def test_an_experiment_may_have_a_dash_in_its_name(project):

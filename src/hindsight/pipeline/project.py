@@ -271,7 +271,7 @@ class Project:
     @property
     def derived(self) -> list[str]:
         """First outputs of the jobs that make something from cells and policies."""
-        return [*self._derived]
+        return [name for name in self._derived if not self.published or name != self.episodes]
 
     def outdated(self, *outputs: str) -> list[str]:
         """Those of these jobs, given by their first outputs, that have to run again.
