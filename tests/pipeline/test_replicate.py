@@ -160,6 +160,11 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys, 
     assert not shows(project)  # of unknown origin
     Making("claims", project.all_tables).record(claims)
     assert shows(project)
+    old = Path(project.drawn[0]).with_name("ppo_her_figX.png")
+    old.parent.mkdir(parents=True, exist_ok=True)
+    old.touch()
+    replicate.what_came_out(project)
+    assert f"but not {old}, of an earlier selection" in capsys.readouterr().out
     with monkeypatch.context() as patch:
         patch.setattr(records, "versions", lambda: {"scipy": "of another year"})
         assert not shows(project)
@@ -201,15 +206,15 @@ def test_the_end_lists_what_was_tested_and_how_it_agrees_with_the_published(
     Path("REPLICATION.md").symlink_to(CONFIG.parent / "REPLICATION.md")
     assert told() == f"{nothing}{rest}P1, P2a, P2b, M5b"
     rows[2]["verdict"] = rows[6]["verdict"] = rows[7]["verdict"] = "yes"
-    lines = ["  P2a released  yes It is P2a", "  M5b released  yes It is M5b",
-             "  M5b described yes It is M5b"]  # fmt: skip
+    lines = ["  P2a released  yes  It is P2a", "  M5b released  yes  It is M5b",
+             "  M5b described yes  It is M5b"]  # fmt: skip
     first = "\nThe papers' claims: 2 claims tested, all as published; 2 need a larger preset."
     assert told().split("\n", 2)[2].splitlines() == [*lines, f"{rest}P1, P2b"]
     assert told().startswith(first)
     rows[3]["verdict"] = "no"  # published: yes
     said = told()
     assert ": 2 claims tested: 1 as published, 1 not (P2a); 2 need a larger preset." in said
-    assert "  P2a described no  It is P2a (published: yes)" in said
+    assert "  P2a described no   It is P2a (published: yes)" in said
     for row in rows:
         row["verdict"] = {"P2b": "no", "P1": "open"}.get(row["claim"], "yes")
     assert "claims: 4 claims tested, all as published.\n" in told() and rest not in told()

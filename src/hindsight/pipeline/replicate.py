@@ -270,13 +270,17 @@ def what_came_out(project: Project) -> None:
     known = words.published(Path(SCOREBOARD))
     found, sentence, rest = words.tested(rows, known)
     print(f"\nThe papers' claims: {sentence}.")
+    width = max((len(words.reading(row)) for row in found), default=0)
     for row in found:
         verdict, claim = row["verdict"], (row["claim"], words.reading(row))
-        print(f"  {claim[0]:3} {claim[1]:9} {verdict:3} {row['sentence']}", end="")
+        print(f"  {claim[0]:3} {claim[1]:{width}} {verdict:4} {row['sentence']}", end="")
         print("" if known.get(claim, verdict) == verdict else f" (published: {known[claim]})")
     if rest:
         print(f"  Not tested (the page says why): {rest}")
     print(f"\nFigures    {project.folder}/*.png")
+    if left := sorted({*map(str, Path(project.folder).glob("*.png"))} - {*project.drawn}):
+        many = f" and {len(left) - 1} others" * (len(left) > 1)
+        print(f"           but not {left[0]}{many}, of an earlier selection")
     print(f"Tables     {project.tables}/*/summary.csv")
     print(f"Scoreboard {project.scoreboard}")
     print(f"Page       {project.page}")
