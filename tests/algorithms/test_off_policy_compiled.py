@@ -13,7 +13,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hindsight.algorithms import sac_compiled
+from hindsight.algorithms import sac_compiled, td3_compiled
 from hindsight.nn.numba_cache import use_threads
 from hindsight.replay.transitions import Batch
 from hindsight.specs.algorithms import ALGORITHMS
@@ -228,3 +228,15 @@ def test_a_compiled_chunk_is_that_of_the_reference(name: str, data: st.DataObjec
     for part in ("state", "elapsed", "episode"):
         values = (getattr(runs.env, part) for runs in (compiled, reference))
         torch.testing.assert_close(*values, atol=near, rtol=near)
+
+
+def test_saturated_actions_are_whole_so_that_nothing_is_learned_there():
+    """As in PyTorch, whose tanh has no slope there; the engine's is an approximation."""
+    policy = getattr(td3_compiled._policy, "py_func", td3_compiled._policy)
+    for u in (20.0, -1e6, 3.0, -0.5):
+        row, actions = np.full(2, u, np.float32), np.zeros((1, 1), np.float32)
+        policy(
+            row, np.array([1, 1]), np.zeros((1, 1), np.float32), np.empty(2, np.float32), actions
+        )
+        expected = float(torch.tensor(u).tanh())
+        assert abs(actions[0, 0] - expected) < 5e-7 and (abs(u) < 9 or actions[0, 0] == expected)

@@ -28,6 +28,9 @@ from hindsight.replay.transitions import Transitions
 from hindsight.specs.algorithms.td3 import TD3Spec
 from hindsight.specs.off_policy import DeterministicSpec
 
+#: From here on a float32's tanh is 1; `tanh`, an approximation, ends just below it.
+SATURATED = np.float32(9.02)
+
 
 class Learner(NamedTuple):
     """One run's state and hyperparameters."""
@@ -61,7 +64,10 @@ def _policy(row: Numbers, sizes: Sizes, obs: Numbers, layers: Numbers, actions: 
     head = forward(row, sizes, n, layers, n, True)
     for k in range(n):
         for j in range(n_actions):
-            actions[k, j] = tanh(head[k, j])
+            u = head[k, j]
+            actions[k, j] = tanh(u)
+            if abs(u) > SATURATED:  # there PyTorch's has no slope, and nothing is learned
+                actions[k, j] = np.float32(1) if u > 0 else np.float32(-1)
 
 
 @first_class()
