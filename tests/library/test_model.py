@@ -95,7 +95,7 @@ def test_a_budget_is_rounded_up_to_whole_iterations_with_a_warning(capsys, recwa
 )
 def test_a_call_that_learns_nothing_warns(more):
     with pytest.warns(
-        UserWarning, match=r"nothing is learned yet: learning starts after \d+ steps"
+        UserWarning, match="nothing is learned yet: the first update follows step 31 "
     ):
         model = small(**more).learn(30)
     assert not model.curves().updates.any()
@@ -453,8 +453,23 @@ def test_actions_of_another_kind_do_not_fit(tmp_path):
     )
     assert PPO.load(path, lambda: Choosing(MultiDiscrete([3, 3]))).seeds == [0]
     for other in (Discrete(6), gym.spaces.MultiBinary(3)):
-        with pytest.raises(SpecError, match="does not fit the policies"):
+        with pytest.raises(SpecError, match=r"has actions of .* choices, and the policies in"):
             PPO.load(path, lambda other=other: Choosing(other))
+
+
+def test_a_buffer_that_goes_on_in_another_task_is_named(tmp_path, recwarn):
+    """Not for the same object, which has another id each time."""
+
+    def halved() -> Any:
+        return gym.wrappers.RescaleAction(gym.make("PointReach-v0"), -0.5, 0.5)
+
+    keys = {**SMALL, "seeds": 1, "evaluate_every": 100}
+    for first, then, told in ((halved, halved, 0), ("PointReach-v0", halved, 1)):
+        path = SAC(first, **keys).learn(100).save(tmp_path / "x.safetensors", training=True)
+        recwarn.clear()
+        SAC.load(path, then).learn(30)
+        said = [x for x in recwarn if "are still those of PointReach-v0" in str(x.message)]
+        assert len(said) == told
 
 
 def test_evaluations_as_rare_as_may_be_are_saved(tmp_path):

@@ -14,7 +14,7 @@ from hindsight.io.checksums import about
 from hindsight.specs import own_code
 from hindsight.specs.base import Spec, subclasses_by
 from hindsight.specs.errors import SpecError
-from hindsight.specs.own_code import digest_of, import_own, versions_beneath, versions_of
+from hindsight.specs.own_code import digest_of, import_own, versions_of
 from tests.conftest import forget
 from tests.envs.corridor import Corridor
 from tests.support.commands import python
@@ -102,7 +102,7 @@ def test_an_installed_environment_has_a_version_instead():
     reach = "FetchReach-v4", "gymnasium_robotics.envs.fetch.reach:MujocoFetchReachEnv"
     assert digest_of(*reach) == "" and "gymnasium-robotics" in versions_of(*reach)
     import_module("gymnasium_robotics.envs.fetch.reach")
-    assert {"mujoco", "gymnasium"} <= versions_beneath(*reach).keys()
+    assert {"mujoco", "gymnasium"} <= versions_of(*reach).keys()
     assert digest_of("Corridor-v0", Corridor) != ""
     assert "gymnasium" in json.dumps(versions_of("Corridor-v0", Corridor))
 
@@ -123,7 +123,7 @@ def test_packages_of_packages_count(folder, monkeypatch):
     monkeypatch.syspath_prepend(installed)
     import_module("over")
     forget(own_code)
-    found = versions_beneath("mine:Mine-v0", "mine:Mine")
+    found = versions_of("mine:Mine-v0", "mine:Mine")
     assert {name: found.get(name) for name in names} == dict.fromkeys(names, "1.0")
     assert "numpy" in found and "torch" not in found
     for name in names:

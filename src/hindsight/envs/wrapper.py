@@ -147,10 +147,9 @@ class GoalEnv(gymnasium.Env[Any, Any]):
             torch.from_numpy(np.array(goal, np.float32))[None]
             for goal in (achieved_goal, desired_goal)
         )
-        native = self.native
-        late = torch.tensor(_timed_out(info, tuple(achieved.shape[1:-1])))[None]
-        # If the task never truncates, reaching the step limit is a failure that terminates.
-        fails = late & (not native.truncates)
+        native, fails = self.native, torch.zeros(achieved.shape[:-1], dtype=torch.bool)
+        if not native.truncates:  # then reaching the step limit is a failure that terminates
+            fails |= torch.tensor(_timed_out(info, tuple(achieved.shape[1:-1])))
         reward, success = native.task.reward(achieved, desired, fails)
         terminated = success & native.task.terminates_on_success | fails
         found = (x[0].numpy() for x in (reward, terminated, success))

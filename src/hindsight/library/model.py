@@ -319,13 +319,13 @@ class Model:
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
             how, limit = self.spec.algorithm, self.spec.environment.step_limit
             if isinstance(how, OffPolicySpec):
-                starts = max(how.learning_starts, how.n_envs * limit - 1)
                 often = how.n_envs * how.train_freq
-                if target // often * often <= starts:
+                starts = max(how.learning_starts, how.n_envs * limit - 1) // often * often + often
+                if target < starts:
                     warnings.warn(
-                        f"nothing is learned yet: learning starts after {starts:,} steps "
-                        f"(learning_starts, and an episode of up to {limit:,} in each "
-                        f"environment), at the next multiple of {often:,} (train_freq)",
+                        f"nothing is learned yet: the first update follows step {starts:,} "
+                        f"(learning_starts, train_freq, and an episode of up to {limit:,} in each "
+                        "environment)",
                         stacklevel=2,
                     )
             # Schedules run from the very first step to the last step of this call.
@@ -409,26 +409,15 @@ class Model:
             spec = self.spec.model_copy(update={"steps": room})
             rows = None if file is None else self._rows["last"].clone()
             runs = runs_of(spec, self.seeds, self.device, self.workers, rows)
-            if file is not None and resumes is not None:
-                _warn_of_another_task(file, self.spec)
-            if file is None and resumes is not None:
-                runs.load_state_dict(resumes)
-            elif file is not None and resumes is not None:
+            if resumes is not None:
                 try:
                     runs.load_state_dict(resumes)
                 except MISFITS as error:
-                    before = str(file.values["environment"].get("id"))
-                    if before == self.spec.environment.id:
-                        raise FileError(
-                            f"{file.path}: its training is damaged or of another version of this "
-                            f"package, and cannot continue: {reason(error)}"
-                        ) from error
-                    raise SpecError(
-                        f"{file.path}: the training in it cannot go on in "
-                        f"{self.spec.environment.id}, which differs too much from {before} "
-                        f"({reason(error)}); save it without training=True, and the parameters "
-                        "alone can"
-                    ) from error
+                    if file is not None:
+                        raise _misfit(file, self.spec.environment.id, reason(error)) from error
+                    raise
+                if file is not None:
+                    _warn_of_another_task(file, self.spec)
             self._runs, self._file, self._resumes = runs, None, None
         return self._runs
 
@@ -897,11 +886,14 @@ def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tenso
             f"env: {where['id']} does not fit the policies in {file.path}: {why}"
         ) from None
     there = spec.environment
+    trained_for, choices = file.saved.get("choices"), list(there.choices)
+    if trained_for not in (None, choices):
+        raise SpecError(
+            f"env: {there.id} has actions of {choices or 'no'} choices, and the policies in "
+            f"{file.path}, trained in {trained_in}, of {trained_for or 'none'}"
+        )
     try:
-        rows = file.rows_of(spec)
-        if file.saved.get("choices", list(there.choices)) != list(there.choices):
-            raise FileError("other choices")
-        return spec, rows
+        return spec, file.rows_of(spec)
     except FileError:
         if env is None:
             raise
@@ -912,11 +904,29 @@ def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tenso
         ) from None
 
 
+def _misfit(file: PolicyFile, there: str, why: str) -> Exception:
+    """The error for a file whose training cannot go on in the environment `there`."""
+    before = file.values["environment"]["id"]
+    if before == there:
+        return FileError(
+            f"{file.path}: its training is damaged or of another version of this package, and "
+            f"cannot continue: {why}"
+        )
+    return SpecError(
+        f"{file.path}: the training in it cannot go on in {there}, which differs too much from "
+        f"{before} ({why}); save it without training=True, and the parameters alone can"
+    )
+
+
 def _warn_of_another_task(file: PolicyFile, spec: CellSpec) -> None:
-    """Warn that a replay buffer goes on with the rewards and ends of another environment."""
-    trained_in = str(file.values["environment"].get("id")).rpartition(":")[2]
-    there = spec.environment.id.rpartition(":")[2]
-    if not spec.algorithm.on_policy and trained_in != there:
+    """Warn that a replay buffer goes on with the rewards and ends of another environment.
+
+    Not of objects, which have a new id each time.
+    """
+    ids = file.values["environment"]["id"], spec.environment.id
+    trained_in, there = (name.rpartition(":")[2] for name in ids)
+    named = not trained_in.startswith(f"{NAMESPACE}/")
+    if not spec.algorithm.on_policy and named and trained_in != there:
         warnings.warn(
             f"the training goes on in {there}: rewards and ends that its replay buffer holds are "
             f"still those of {trained_in}, until they are overwritten or relabelled",

@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -160,15 +159,15 @@ def _config_apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
     found, rest = parser.parse_known_args(arguments)
-    for argument in rest:
-        option = argument.partition("=")[0]
-        if len(option) > 5 and "--configfiles".startswith(option):
-            raise SpecError(f"{argument}: give keys as --config KEY=VALUE, or in config.yaml")
-        elsewhere = any(
-            len(option) > 4 and x.startswith(option) for x in ("--directory", "--snakefile")
-        )
-        if elsewhere or re.match("-[ds]", argument):
-            raise SpecError(f"{argument}: is for snakemake itself; replicate runs in this folder")
+    elsewhere = ArgumentParser(add_help=False)  # it knows abbreviations, as Snakemake's does
+    for names in (("--configfiles",), ("--directory", "-d"), ("--snakefile", "-s")):
+        elsewhere.add_argument(*names, nargs="?", const="")
+    given = vars(elsewhere.parse_known_args(rest)[0])
+    for option in (name for name, value in given.items() if value is not None):
+        instead = "it is for snakemake itself; replicate runs in this folder"
+        if option == "configfiles":
+            instead = "give keys as --config KEY=VALUE, or in config.yaml"
+        raise SpecError(f"--{option} is not allowed: {instead}")
     return found.config, rest
 
 

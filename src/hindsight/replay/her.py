@@ -87,11 +87,9 @@ class Elsewhere(partial[Any]):
 class NotKept(dict[str, Any]):
     """The empty info of a step whose info was not kept, which notes that a function reads it."""
 
+    __slots__ = ()  # a batch has hundreds
     #: Whether one has been read since this was last set.
     reads: ClassVar[bool] = False
-
-    def __copy__(self) -> "NotKept":
-        return NotKept()
 
     def __reduce__(self) -> Any:  # in another process, a plain one
         return dict, ()
@@ -535,8 +533,6 @@ class HindsightReplayBuffer(FieldBuffer):
                 "the buffer was pickled or copied without its environment; call set_env(env)"
             )
         n = len(rows)
-        if infos is None:  # with a part beyond, what infos pay is in it
-            infos = [{} if self.row.rest is not None else NotKept() for _ in range(n)]
         if self._keys:
             columns = (rows[:, self.fields[key].columns.start].tolist() for key in self._keys)
             infos = [dict(zip(self._keys, v, strict=True)) for v in zip(*columns, strict=True)]
@@ -545,8 +541,11 @@ class HindsightReplayBuffer(FieldBuffer):
             return rewards, np.zeros(n, bool)
         return rewards, self._asked("compute_terminated", rows, infos).astype(bool)
 
-    def _asked(self, name: str, rows: Rows, infos: Sequence[Any]) -> Rows:
-        """What the function `name` returns for the goals of rows [n, width], float32 [n]."""
+    def _asked(self, name: str, rows: Rows, infos: Sequence[Any] | None) -> Rows:
+        """What the function `name` returns for the goals of rows [n, width], float32 [n].
+
+        `infos` None: those of the steps were not kept.
+        """
         function: Any = self._functions[name]
         again = copy.copy if self.infos is None else copy.deepcopy
 
@@ -556,8 +555,13 @@ class HindsightReplayBuffer(FieldBuffer):
             achieved, desired = (self.fields[name].read(rows).copy() for name in names)
             if self.goals_have_axis and achieved.ndim == 1:
                 achieved, desired = achieved[:, None], desired[:, None]
+            if infos is None:
+                return achieved, desired, [empty() for _ in rows]
             return achieved, desired, [again(info) for info in infos]
 
+        # With a part of the reward beyond, what infos pay is in that.
+        known = name in self._readers or self.row.rest is not None
+        empty: type[dict[str, Any]] = dict if known else NotKept
         NotKept.reads = False
         if name not in self._takes_one and len(rows):
             # A few steps are asked about one by one where trying out ends a process.
@@ -569,7 +573,7 @@ class HindsightReplayBuffer(FieldBuffer):
             each = [_of_one_goal(function, *one) for one in zip(*goals(), strict=True)]
             return per_goal(name, np.array, [each], len(rows))
         finally:
-            if NotKept.reads and name not in self._readers:
+            if NotKept.reads:
                 self._readers.add(name)
                 warnings.warn(f"{name} {READS_INFO}", stacklevel=4)
 

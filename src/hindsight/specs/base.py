@@ -134,11 +134,6 @@ class EnvironmentSpec(Spec):
         return ""
 
     @property
-    def versions(self) -> dict[str, str]:
-        """Versions of the packages that a user's own environment depends on, by package name."""
-        return {}
-
-    @property
     def words(self) -> str:
         """The environment's part of a cell's path."""
         return self.id.removesuffix("-v0")

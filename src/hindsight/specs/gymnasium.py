@@ -28,7 +28,7 @@ from hindsight import specs
 from hindsight.specs.base import MOST, EnvironmentSpec, Few, Success
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
-from hindsight.specs.own_code import digest_of, note, versions_of
+from hindsight.specs.own_code import digest_of, note
 from hindsight.specs.robots import cache_joint_addresses
 from hindsight.specs.spaces import Actions, action_choices, policy_inputs
 
@@ -231,10 +231,6 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def own_code(self) -> str:
         return "" if is_known(self.id) else digest_of(self.id, registered(self.id).entry_point)
-
-    @property
-    def versions(self) -> dict[str, str]:
-        return {} if is_known(self.id) else versions_of(self.id, registered(self.id).entry_point)
 
     @property
     def words(self) -> str:

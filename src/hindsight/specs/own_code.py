@@ -79,41 +79,27 @@ _as_noted = cache(_stamp)  # what the first call found
 
 
 def versions_of(name: str, entry_point: Any) -> dict[str, str]:
-    """Versions of the installed packages that define the environment or that its source imports."""
-    modules = set(_roots(name, entry_point))
-    for path, module in _files(name, entry_point).items():
-        modules |= set(_imported(path, module))
-    found = packages_distributions()
-    tops = sorted({module.partition(".")[0] for module in modules})
-    packages = sorted({package for top in tops for package in found.get(top, ())})
-    return {package: version(package) for package in packages if package not in IDLE}
+    """Versions of the installed packages that an environment depends on.
 
-
-def versions_beneath(name: str, entry_point: Any) -> dict[str, str]:
-    """Versions of the packages beneath an environment, as imported here.
-
-    They are those that its package or its own source imports, those that these import, and so on.
+    They are those that define it or that its own source imports, those that these import, as loaded
+    in this process, and so on.
     """
     modules = {*_roots(name, entry_point)}
     for path, own in _files(name, entry_point).items():
         modules |= {*_imported(path, own)}
-    files: dict[str, dict[str, Path]] = {}  # of what is imported, by package and module
+    loaded: dict[str, dict[str, Path]] = {}  # files of modules, by package and module
     for inner, module in [*sys.modules.items()]:
         if file := getattr(module, "__file__", None):
-            files.setdefault(inner.partition(".")[0], {})[inner] = Path(file)
-    todo, of = (
-        {module.partition(".")[0] for module in modules} & files.keys(),
-        packages_distributions(),
-    )
-    seen = set[str]()
+            loaded.setdefault(inner.partition(".")[0], {})[inner] = Path(file)
+    of, seen = packages_distributions(), set[str]()
+    todo = {module.partition(".")[0] for module in modules}
     while todo:
         top = todo.pop()
         seen.add(top)
-        if top not in of or top in WIDE:  # its own source, or the standard library
-            continue
-        for inner, path in files[top].items():
-            todo |= {found.partition(".")[0] for found in _imported(path, inner)} & files.keys()
-        todo -= seen
+        if top in of and top not in WIDE:  # neither its own source nor the standard library
+            for inner, path in loaded.get(top, {}).items():
+                found = {module.partition(".")[0] for module in _imported(path, inner)}
+                todo |= (found & loaded.keys()) - seen
     packages = {package for top in seen for package in of.get(top, ())} - IDLE
     return {package: version(package) for package in sorted(packages)}
 

@@ -28,7 +28,7 @@ from hindsight.io.files import DamagedError, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import identity_of
 from hindsight.specs.gymnasium import GymnasiumSpec, registered
-from hindsight.specs.own_code import versions_beneath
+from hindsight.specs.own_code import versions_of
 from hindsight.training.curves import as_arrow, write_curves
 from hindsight.training.finished import (
     DIVERGED,
@@ -273,15 +273,14 @@ class Record:
 
 def versions_in_use(spec: CellSpec) -> dict[str, str]:
     """Versions of Python and of the packages that a cell's numbers depend on."""
-    env, beneath = spec.environment, dict[str, str]()
+    env, more = spec.environment, dict[str, str]()
     if isinstance(env, GymnasiumSpec):
-        beneath = versions_beneath(env.id, registered(env.id).entry_point)
+        more = versions_of(env.id, registered(env.id).entry_point)
     return {
         "python": platform.python_version(),
         **{name: version(name) for name in PACKAGES},
         **{name: version(name) for module, name in ALSO.items() if module in sys.modules},
-        **env.versions,
-        **beneath,
+        **more,
     }
 
 
