@@ -4,11 +4,14 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
+from hindsight.analysis import statistics
+from hindsight.claims import evaluate
 from tests.analysis.published import (
     EPSILON,
     FIDELITIES,
     PLACE,
     PREYS,
+    ROOT,
     STALLED,
     UNLEARNED,
     holds,
@@ -378,3 +381,32 @@ def test_what_did_not_help(findings, cells, verdicts):
         assert (own.highest() == 1).all() and own.last_tests().groupby(PLACE).mean().min() > 0.99
     by_setting = cells("stochasticity").steps()["described"].groupby("arm")
     assert (by_setting.max() / by_setting.min() < 1.2).all()
+
+
+def test_what_replication_says_of_many_rows_and_of_sac_that_was_ended(tables, cells, monkeypatch):
+    """Two sentences of its template that no claim computes."""
+    text = (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
+    usual = {(v.claim, v.fidelity, v.network): v.verdict for v in evaluate(tables)}
+    tail = 0.025 / sum(verdict != "not tested" for verdict in usual.values())
+    monkeypatch.setattr(statistics, "TAILS", (tail, 1 - tail))
+    monkeypatch.setattr(statistics, "DEVIATIONS", scipy.stats.norm.isf(tail))
+    strict = {(v.claim, v.fidelity, v.network): v.verdict for v in evaluate(tables)}
+    changed = {place: verdict for place, verdict in strict.items() if verdict != usual[place]}
+    assert changed == dict.fromkeys((("M5b", "released", ""), ("M5c", "released", "")), "open")
+    assert (
+        "With a Bonferroni correction over all rows, M5b and M5c would be open as `released`."
+        in text
+    )
+    sac = cells("algorithms").under("released")
+    never = [run for (arm, _, _), own in sac.items() if arm == "SAC-HER" for run in own.values()
+             if np.isinf(learned(run)[0])]  # fmt: skip
+    ended = sum(run.about["ended"] == "test" for run in never)
+    assert f"so ended {ended} of its {len(never)} runs that never learn (P2b)" in text
+
+
+def test_what_readme_says_of_plain_ppo(cells):
+    """It learns five of the twelve tasks, and two more in half of its runs."""
+    runs = cells("algorithms").under("described")
+    share = {place: np.mean([np.isfinite(learned(run)[0]) for run in own.values()])
+             for (arm, _, place), own in runs.items() if arm == "PPO"}  # fmt: skip
+    assert sum(x > 0.5 for x in share.values()) == 5 and list(share.values()).count(0.5) == 2

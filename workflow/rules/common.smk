@@ -35,7 +35,7 @@ try:
         if any(x.partition("=")[0] == "--report" for x in sys.argv):
             if old := PROJECT.outdated(*PROJECT.derived):
                 raise SpecError(
-                    f"{old[0]} is not of these results: run the same without --report first"
+                    f"{old[0]} was made from other results: run the same without --report first"
                 )
         if taken := PROJECT.taken_over:
             print(taken, file=sys.stderr)

@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]  # [..., value] -> [...]
 
 DRAWS = 2000
+#: Quantiles at which intervals end, and a normal distribution's in standard deviations.
+TAILS, DEVIATIONS = (0.025, 0.975), 1.96
 FLIPS = 20_000
 EXACT_UP_TO = 12
 FEWEST_SEEDS = 5
@@ -99,7 +101,7 @@ def percentile_interval(replicates: Array, n: int = FEWEST_SEEDS) -> Interval:
     """
     if n < FEWEST_SEEDS:
         return NO_INTERVAL
-    low, high = np.quantile(replicates, [0.025, 0.975])
+    low, high = np.quantile(replicates, TAILS)
     return float(low), float(high)
 
 

@@ -677,7 +677,7 @@ def saved_after(
         ratio = (shares * sizes).groupby(CONDITION).mean().sum() / of_conditions.sum()
         shares = ratio + (shares - ratio) * sizes / of_conditions.mean()
     found = of_values(shares, words=more)
-    timing = 1.96 * timing_sd / np.sqrt(found.n_conditions)
+    timing = statistics.DEVIATIONS * timing_sd / np.sqrt(found.n_conditions)
     return replace(
         found,
         low=found.value - math.hypot(found.value - found.low, timing),

@@ -179,16 +179,7 @@ def find_facts(
         EnvironmentFailure: the environment raised an exception.
     """
     env = make()
-    wrapper: Any = env
-    changes = shows = ""  # what changes rewards or goals, of which compute_reward may not know
-    while isinstance(wrapper, gym.Wrapper):
-        if isinstance(wrapper, gym.ObservationWrapper):
-            shows = type(wrapper).__name__
-        if isinstance(wrapper, gym.wrappers.TransformReward):
-            changes = type(wrapper).__name__
-        if why := NOT_WITH_GOALS.get(kind := type(wrapper).__name__):
-            raise SpecError(f"{name}: {kind} is not allowed, because {why}")
-        wrapper = wrapper.env
+    changes, shows = _wrappers(name, env)
     spaces, left_out = policy_inputs(name, env.observation_space)
     action, goal = policy_outputs(name, env.action_space), spaces["achieved_goal"]
     if _method(env, "compute_reward") is None:
@@ -266,8 +257,8 @@ def find_facts(
     if line := _beyond(name, rewards, steps, changes):
         if shows and _pays_by_other_goals(env.unwrapped, obs):
             raise SpecError(
-                f"{name}: {shows} changes goals, and compute_reward does not know, so rewards of "
-                "relabelled goals would be others: write a wrapper that changes both"
+                f"{name}: {shows} changes goals, but compute_reward expects the environment's own, "
+                "so relabelled goals would get wrong rewards: write a wrapper that changes both"
             )
         if rest == "refuse":
             raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
@@ -315,6 +306,22 @@ def find_facts(
         success_test=test,
         instance=env,
     )
+
+
+def _wrappers(name: str, env: Any) -> tuple[str, str]:
+    """Names of the wrappers that change rewards, and goals, of which compute_reward may not know.
+
+    Raises SpecError for one that cannot be trained with.
+    """
+    changes = shows = ""
+    while isinstance(env, gym.Wrapper):
+        kind = type(env).__name__
+        if why := NOT_WITH_GOALS.get(kind):
+            raise SpecError(f"{name}: {kind} is not allowed, because {why}")
+        changes = kind if isinstance(env, gym.wrappers.TransformReward) else changes
+        shows = kind if isinstance(env, gym.ObservationWrapper) else shows
+        env = env.env
+    return changes, shows
 
 
 def _pays_by_other_goals(env: Any, shown: Mapping[str, Any]) -> bool:

@@ -115,7 +115,7 @@ def driven(env: gym.Env[Any, Any], steps: int) -> Iterator[tuple[int, Any, tuple
 def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
     """Steps after which an environment truncates all of its episodes itself; None: unknown.
 
-    Raises EnvironmentFailure if a step fails; the first ones are looked at again (`facts`).
+    Raises EnvironmentFailure if a step fails, but for the first, which `facts` reports.
     """
     lengths, spent = list[int](), _stopwatch()
     print(
@@ -133,7 +133,7 @@ def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
             if number == 0:
                 return None
             raise EnvironmentFailure.of(
-                f"{name}: what followed step {number} of a trial episode failed", error
+                f"{name}: failed after step {number} of a trial episode", error
             ) from error
         if len(result) != 5:
             raise SpecError(
