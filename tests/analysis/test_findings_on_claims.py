@@ -79,6 +79,8 @@ def test_harder_conditions(findings, cells):
         percents(*boxes["PPO-HER"][["20", "30", "40", "50"]]),
         f"{100 * flat['PPO']:.1f}%", percents(flat["PPO-HER"]),
     )  # fmt: skip
+    same = cells("dimensions").last_tests()["described"][:, "2", STALLED[1]].groupby("arm").mean()
+    assert same["PPO"] - 0.03 < same["PPO-HER"] < same["PPO"]  # "nearly as many"
 
 
 def test_entropy_where_return_is_lost(verdicts):
@@ -278,6 +280,8 @@ def test_what_else_was_tried_where_it_stalls(findings, cells):
     holds(findings, "What else was tried where PPO-HER stalls", "16 500,000", *table, 0.1,
           tried.size)  # fmt: skip
     assert np.isfinite(tried).sum() == 1
+    slow = cells("learning_rate").under("described")["PPO-HER", "3e-05", STALLED[0]].values()
+    assert all(np.isfinite(learned(run)[0]) for run in slow)  # "a tenth of the rate avoids it"
 
 
 def test_goals_that_rarely_move(findings, cells):
@@ -296,6 +300,7 @@ def test_goals_that_rarely_move(findings, cells):
         0.6, 1, f"{gains[thing]:.2f}", percents(moved[thing]),
         f"{gains[plain]:.2f}", percents(moved[plain]),
     )  # fmt: skip
+    assert gains.idxmax() == "FetchReach" and moved["FetchReach"] > 0.95
     assert moved["PointReach"] > 0.95 and abs(gains["PointReach"]) < 0.005
 
 
