@@ -222,7 +222,7 @@ def test_the_page_on_clusters_says_what_the_plan_estimates():
     project = Project(load(ROOT / "config.yaml", {"preset": "paper"}))
     queue = [seconds(spec) for spec in project.plan.cells.values()]
     page = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
-    hours = re.search(r"estimates ([\d,]+) jobs,\n([\d,]+) core-hours", page)
+    hours = re.search(r"estimates\s+([\d,]+)\s+jobs,\s+([\d,]+)\s+core-hours", page)
     rows = re.findall(r"^\| ([\d,]+) \| ([\d,]+) h", page, re.M)
     assert hours is not None and len(rows) == 3
     found = [int(text.replace(",", "")) for text in (*hours.groups(), *(x[1] for x in rows))]
