@@ -36,6 +36,10 @@ class Level(Corridor):
         far = np.linalg.norm(achieved - desired, axis=-1) > self.width
         return -far.astype(np.float32)
 
+    def close(self) -> None:
+        """Close it as simulators do: nothing can be asked any more."""
+        del self.width
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
         self.goal = self.goal * self.width

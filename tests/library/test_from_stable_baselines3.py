@@ -287,37 +287,6 @@ def test_their_callbacks_are_told_of_rollouts_and_the_end():
     assert told.told == ["start", "rollout", "30 steps", "rollout", "60 steps", "end"]
 
 
-class Stops(BaseCallback):
-    def _on_step(self) -> bool:
-        return self.n_calls < 40
-
-
-@pytest.mark.filterwarnings("ignore:Stops is called")
-def test_a_callback_of_theirs_that_stops_is_not_called_again():
-    stops, model = Stops(), sac()
-    model.learn(120, stops)
-    assert stops.n_calls == 40 and model.num_timesteps == 60
-
-
-@pytest.mark.parametrize("env", [ENV, lambda: gymnasium.make("Corridor-v0")])
-def test_the_replay_buffer_is_saved_and_loaded_with_the_training(env, tmp_path):
-    model = sac(env).learn(90)
-    model.save(tmp_path / "model")
-    model.save_replay_buffer(tmp_path / "buffer")
-    again = SAC.load(tmp_path / "model", env=None if env == ENV else env)
-    again.load_replay_buffer(tmp_path / "buffer")
-    assert torch.equal(
-        model.learn(60).parameters(which="last"), again.learn(60).parameters(which="last")
-    )
-    model.save(tmp_path / "policy")
-    with pytest.warns(UserWarning, match="goes on from its 90 steps, .* this model had 150"):
-        again.load_replay_buffer(tmp_path / "buffer")
-    with pytest.raises(FileError, match="has no replay buffer; write it with save_replay_buffer"):
-        again.load_replay_buffer(tmp_path / "policy")
-    with pytest.raises(FileError, match="is of a model with other settings or seeds"):
-        sac(env, tau=0.5).load_replay_buffer(tmp_path / "buffer")
-
-
 # --- their files ----------------------------------------------------------------------------------
 
 

@@ -57,7 +57,7 @@ def test_policies_that_ship_are_models(kind, tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("results")
+    out = tmp_path_factory.mktemp("results") / "best"  # a folder may have any name
     done = CliRunner().invoke(cli.app, [*TRAIN, "--out", str(out)])
     assert done.exit_code == 0, done.output
     return out
@@ -104,7 +104,7 @@ def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoin
         if runs.env_steps == 180:
             raise Interruption
 
-    out = tmp_path / "stopped"
+    out = tmp_path / "best" / "stopped"
     best = out / "best" / f"{file_name(spec)}.safetensors"
     with pytest.raises(Interruption):
         train_cell(spec, out, EAGER, callbacks=[KeepBest(best, spec), stop])

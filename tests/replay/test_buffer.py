@@ -10,8 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.replay.buffer import STEP, Relabelling, ReplayBuffer, RowLayout, draws
-from hindsight.replay.prioritized import PrioritizedReplayBuffer
+from hindsight.replay.buffer import STEP, Relabelling, ReplayBuffer, RowLayout
 from hindsight.replay.transitions import Batch
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay.numbered import (
@@ -152,32 +151,6 @@ def test_among_a_million_transitions_each_is_as_likely_as_another():
     buffer.add_rows(torch.zeros(1, 1, 1_000_000, row.width), np.array([[True]]))
     index = buffer.choose((np.arange(2_000_000)[None] + 0.5) / 2_000_000)
     assert (np.bincount(index[0], minlength=1_000_000) == 2).all()
-
-
-@pytest.mark.parametrize("prioritized", [False, True])
-@pytest.mark.parametrize("strategy", GOAL_STRATEGIES)
-def test_a_run_alone_samples_the_same_as_among_others(strategy, prioritized):
-    how = Relabelling(strategy, k=2, terminates_on_success=True)
-    kind = PrioritizedReplayBuffer if prioritized else ReplayBuffer
-    both = Both.of(3, 2, 12, how, kind=kind)
-    alone, kept = kind(1, 2, 24, ROW, how), kind(3, 2, 24, ROW, how)
-    for _ in range(40):
-        both.step(0.3)
-        add(alone, *(values[1:2] for values in both.history[-1]))
-        if prioritized and both.buffer.finished().sum(1).all():
-            index, errors = both.buffer.choose(draws([7, 8, 9], 4, (3,))), both.rng.random((3, 3))
-            both.buffer.update_priorities(index, errors)
-            alone.update_priorities(index[1:2] - alone.left.size, errors[1:2])
-    together = both.buffer.sample(draws([7, 8, 9], 5, (32, 3)), reward)
-    batch = alone.sample(draws([8], 5, (32, 3)), reward)
-    kept.load_state_dict(both.buffer.state_dict())
-    kept.select(torch.tensor([1]))
-    after = kept.sample(draws([8], 5, (32, 3)), reward)
-    names = ["obs", "actions", "rewards", "next_obs", "terminated"]
-    for name in names + ["weight"] * prioritized:
-        expected = getattr(together, name)[1]
-        torch.testing.assert_close(getattr(batch, name)[0], expected, rtol=0, atol=0)
-        torch.testing.assert_close(getattr(after, name)[0], expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", STEP)

@@ -1,5 +1,6 @@
 """Finished cells are left alone; with more seeds, only the missing runs are trained."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about
+from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import SpecError
@@ -205,3 +207,52 @@ def test_a_job_refuses_other_code_than_it_was_planned_with(tmp_path):
     edited = planned.rename(tmp_path / "cell-0123456789ab.json")
     with pytest.raises(SpecError, match="planned with the code 0123456789ab"):
         read_spec(edited)
+
+
+#: What the machine lacks, and where: nothing of it says that a file is damaged.
+LACKING = {
+    "a GPU's memory": ("training.record.runs_of", torch.OutOfMemoryError("CUDA out of memory")),
+    "a working GPU": ("training.record.runs_of", torch.AcceleratorError("CUDA error: busy")),
+    "memory for runs": ("training.record.runs_of", RuntimeError("can't allocate memory: 9 GB")),
+    "an environment": ("training.record.runs_of", SpecError("its simulator is not there")),
+    "memory": ("io.checkpoints.safe_open", MemoryError()),
+    "a disk": ("io.checkpoints.safe_open", OSError(errno.EIO, "Input/output error")),
+}
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+def test_a_checkpoint_waits_for_what_the_machine_lacks(tmp_path, lacking, monkeypatch, capsys):
+    """It is not taken for damaged, and the next attempt continues."""
+    interrupted(SPEC, tmp_path, 2)
+    place, error = LACKING[lacking]
+
+    def fail(*_, **__):
+        raise error
+
+    with monkeypatch.context() as lack:
+        lack.setattr(f"hindsight.{place}", fail)
+        with pytest.raises((type(error), FileError)):
+            train_cell(SPEC, tmp_path)
+    (checkpoint,) = (tmp_path / "checkpoints").rglob("*.*")
+    assert checkpoint.suffix == ".safetensors"
+    train_cell(SPEC, tmp_path)
+    assert "continued at 384 of 1,152 steps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EIO, "Input/output error")])
+@pytest.mark.parametrize("reads", ["about", "read_table", "load"])
+def test_a_finished_cell_that_cannot_be_read_now_is_not_trained_again(
+    tmp_path, trained_seeds, error, reads, monkeypatch
+):
+    def fail(*_, **__):
+        raise error
+
+    path = train_cell(SPEC, tmp_path)
+    before = path.read_bytes()
+    reader = {"about": "pq.read_schema", "read_table": "pq.ParquetFile"}.get(reads)
+    place = f"io.checksums.{reader}" if reader else "io.checkpoints.safe_open"
+    with monkeypatch.context() as lack:
+        lack.setattr(f"hindsight.{place}", fail)
+        with pytest.raises((type(error), FileError)):
+            train_cell(SPEC, tmp_path)
+    assert path.read_bytes() == before and trained_seeds == [0, 1, 2]

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.io.files import DamagedError, FileError, must_be_regular, reason, write_whole
+from hindsight.io.files import (
+    DamagedError,
+    FileError,
+    lacks_memory,
+    must_be_regular,
+    reason,
+    write_whole,
+)
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 
 Positions = NDArray[np.floating[Any]]
@@ -98,4 +105,6 @@ def load_episodes(path: Path) -> list[Episode]:
     except OSError as error:
         raise FileError(f"{path}: holds no episodes: {reason(error)}") from error
     except Exception as error:  # an unrelated file can make the loader raise anything
+        if lacks_memory(error):
+            raise
         raise DamagedError(f"{path}: holds no episodes: {reason(error)}", path) from error

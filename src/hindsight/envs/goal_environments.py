@@ -117,6 +117,8 @@ class GoalEnvironments(Environment):
         """
         if not (old := self.pool).goes_on:
             old.close()
+            if self._asks_its_own:  # an instance that has been closed
+                self._ask_its_own()
             self.pool = Pool(*self._of_pool, self._calls, self.facts)
             self.pool.rows["active"] = old.rows["active"]
         self.pool.rows["episode"], self.pool.rows["elapsed"] = episode, 0
@@ -142,12 +144,11 @@ class GoalEnvironments(Environment):
         if self.evaluation and only is not None:  # where it has been called for training
             return []
         if only is None and not self._asks_its_own:  # other models ask the process's instance
-            self.facts = self.facts.of(self.spec.make())
+            self._ask_its_own()
             self.pool.ask(self.facts)
         found = self.pool.do("call", *call)
         if self._asks_its_own:
-            with others_code(self.spec.called):
-                self.facts.instance.get_wrapper_attr(name)(*arguments, **options)
+            self._call_its_own(*call)
         self._calls.append(call)
         return [[found[i] for i in run] for run in self._rows.tolist()]
 
@@ -155,6 +156,16 @@ class GoalEnvironments(Environment):
     def _asks_its_own(self) -> bool:
         """Whether goals are asked of an instance of its own, because a method was called."""
         return self.facts is not facts_of(self.spec)
+
+    def _ask_its_own(self) -> None:
+        """Ask a new instance about goals, in which the same methods have been called."""
+        self.facts = self.facts.of(self.spec.make())
+        for call in self._calls:
+            self._call_its_own(*call)
+
+    def _call_its_own(self, name: str, arguments: Sequence[Any], options: Any) -> None:
+        with others_code(self.spec.called):
+            self.facts.instance.get_wrapper_attr(name)(*arguments, **options)
 
     def select(self, runs: Tensor) -> None:
         self._rows = self._rows[runs.cpu().numpy()]

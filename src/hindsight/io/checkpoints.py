@@ -16,7 +16,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from hindsight.io.files import DamagedError, FileError, must_be_regular, reason, write_whole
+from hindsight.io.files import (
+    DamagedError,
+    FileError,
+    lacks_memory,
+    must_be_regular,
+    reason,
+    write_whole,
+)
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 #: The metadata's only key (safetensors writes several in any order), and keys in its JSON: the
@@ -75,6 +82,8 @@ def load(path: Path) -> dict[str, Any]:
             raise ValueError("its checksum is wrong")
         return state
     except Exception as error:  # an unrelated file can make the loader raise anything
+        if lacks_memory(error):
+            raise
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {reason(error)}") from error
         if path.suffix == ".pt" and is_zipfile(path):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hindsight.io.files import FileError, must_be_regular, reason
+from hindsight.io.files import FileError, is_unread, must_be_regular, reason
 
 #: Keys of a results file's metadata: description and checksum.
 ABOUT, SEAL = b"hindsight", b"hindsight_sha256"
@@ -87,11 +87,18 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def about(path: Path) -> dict[str, Any]:
-    """Read a results file's description without its rows; empty if it is not a results file."""
+    """Read a results file's description without its rows; empty if it is missing or no such file.
+
+    Raises FileError, OSError or MemoryError if it cannot be read now.
+    """
+    if not path.exists():
+        return {}
     try:
         must_be_regular(path)
         found = json.loads((pq.read_schema(path).metadata or {}).get(ABOUT, b"null"))
-    except Exception:  # the reader can raise anything for a damaged file
+    except Exception as error:  # the reader can raise anything for a damaged file
+        if is_unread(error):
+            raise
         return {}
     return found if isinstance(found, dict) else {}
 

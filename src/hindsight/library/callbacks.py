@@ -35,7 +35,7 @@ class KeepBest:
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.path, self.spec = path, spec
         made_by = {"spec": spec.model_dump_json(), "code": code_of(spec)}
-        self.runs = _runs_in(path, made_by, same_packages=True)
+        self.runs = _runs_in(path, made_by)
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
         if phase != "evaluation":
@@ -57,7 +57,7 @@ class KeepBest:
         other = self.path.parents[1] / f"{origin['cell']}-{code}.safetensors"
         spec = self.spec.model_copy(update={"seeds": int(seeds[1]) if seeds else 0})
         made_by = {"spec": spec.model_dump_json(), "code": code}
-        found = _runs_in(other, made_by, same_packages=True)
+        found = _runs_in(other, made_by)
         self.runs |= {seed: found[seed] for seed in origin["seeds"] if seed in found}
         _write(self.path, self.spec, self.runs)
 
@@ -85,19 +85,18 @@ def _runs_now(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, Kept]:
     }
 
 
-def _runs_in(
-    path: Path, made_by: Mapping[str, str], *, same_packages: bool = False
-) -> dict[int, Kept]:
+def _runs_in(path: Path, made_by: Mapping[str, str]) -> dict[int, Kept]:
     """Return a policy file's runs by seed; none if it is missing, damaged or made by another.
 
-    same_packages: whether other versions of packages than those installed count as another.
+    Other versions of packages than those installed count as another.
     """
     with suppress(FileError, KeyError, TypeError, ValueError):
         saved = load(path)
         kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
         runs = dict(zip(saved["seeds"], kept, strict=True))
-        changed = same_packages and changed_versions(saved["versions"])
-        if not changed and all(saved[key] == value for key, value in made_by.items()):
+        if changed_versions(saved["versions"]):
+            return {}
+        if all(saved[key] == value for key, value in made_by.items()):
             return runs
     return {}
 

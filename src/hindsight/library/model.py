@@ -445,7 +445,7 @@ class Model:
 
         Returns None if there is none, or it is of other code, another specification or other runs.
         """
-        checkpoint = Path(*("checkpoints" if x == "best" else x for x in path.parts))
+        checkpoint = _in_folder("checkpoints", path, "best")
         if checkpoint == path or not checkpoint.exists():
             return None
         saved = load(checkpoint)
@@ -695,29 +695,6 @@ class Model:
 
         return Logger(None, [make_output_format("stdout", "")] if self.verbose else [])
 
-    def save_replay_buffer(self, path: str | Path) -> None:
-        """As `save(path, training=True)`: the buffer, and all else that training needs."""
-        self.save(path, training=True)
-
-    def load_replay_buffer(self, path: str | Path) -> None:
-        """Continue the training in a file of `save_replay_buffer`: networks and steps, too.
-
-        Warns if this model has other steps.  FileError if the file is of another kind or model.
-        """
-        # by its id, since a file cannot contain an environment that was passed as an object
-        other = type(self).load(path, self.spec.environment.id, workers=self.workers)
-        if (other.spec, other.seeds) != (self.spec, self.seeds):
-            raise FileError(f"{path}: is of a model with other settings or seeds")
-        if other._file is not None and other._file.saved.get("training") is None:
-            raise FileError(f"{path}: has no replay buffer; write it with save_replay_buffer")
-        if self.num_timesteps not in (0, other.num_timesteps):
-            warnings.warn(
-                f"{path}: the training goes on from its {other.num_timesteps:,} steps, with the "
-                f"networks of then; this model had {self.num_timesteps:,}",
-                stacklevel=2,
-            )
-        vars(self).update(vars(other))
-
     # -- files ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
@@ -841,8 +818,7 @@ class Model:
 
     def _take_curves(self, path: Path) -> None:
         """Read the curves that the workflow has written beside its policies, if they are there."""
-        curves = Path(*("cells" if x in ("policies", "best") else x for x in path.parts))
-        curves = curves.with_suffix(".parquet")
+        curves = _in_folder("cells", path, "policies", "best").with_suffix(".parquet")
         if curves == path or about(curves).get("spec_hash") != self.spec.hash:
             return
         table = read_table(curves).to_pandas()
@@ -853,6 +829,15 @@ class Model:
         last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
         scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
         self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
+
+
+def _in_folder(folder: str, path: Path, *others: str) -> Path:
+    """Replace the last folder of a path that has one of these names; without one, the same path."""
+    parts = list(path.parts)
+    at = max((i for i, part in enumerate(parts[:-1]) if part in others), default=None)
+    if at is not None:
+        parts[at] = folder
+    return Path(*parts)
 
 
 def _whole(value: Any, least: int) -> int:

@@ -436,7 +436,7 @@ def _left_jobs() -> list[str]:
 def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
     """List the files of cells that another version of the code trained or began to train.
 
-    A checkpoint does not say what it is of; it is listed if its code is that of a listed cell.
+    A checkpoint without a cell is listed if its code is that of a listed cell.
 
     named: the environment if the user has typed one (`specs.from_file`).
     """
@@ -460,6 +460,7 @@ def _is_of_other_code(path: Path, name: str, named: str | None) -> bool:
 
     It is not if the file cannot be read, or if its environment may not be imported, or not here.
     """
+    ours = False
     try:
         found = about(path)
         spec, ending = found["spec"], f"{found['spec_hash']}-{found['code']}"

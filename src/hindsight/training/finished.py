@@ -20,6 +20,7 @@ from torch import Tensor
 
 from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about, file_sha256, is_whole, read_table
+from hindsight.io.files import is_unread
 from hindsight.specs.cell import CellSpec, hash_of
 from hindsight.specs.code import file_name, identity_of
 from hindsight.training.curves import as_arrow
@@ -43,15 +44,18 @@ NO_RUNS = TrainedRuns(pa.table({"phase": pa.nulls(0, pa.string())}), {}, [], 0.0
 
 
 def load_trained(root: Path, spec: CellSpec) -> TrainedRuns | None:
-    """Load a cell below `root`; None unless its files are complete and made by the current code."""
+    """Load a cell below `root`; None unless its files are complete and made by the current code.
+
+    Raises FileError, OSError or MemoryError if they cannot be read now.
+    """
     name = file_name(spec)
     path = root / "cells" / f"{name}.parquet"
+    policies_at = root / "policies" / f"{name}.safetensors"
     found = about(path)
-    if not identity_of(spec).items() <= found.items():
+    if not (identity_of(spec).items() <= found.items() and policies_at.exists()):
         return None
     try:
         table = read_table(path)
-        policies_at = root / "policies" / f"{name}.safetensors"
         saved = load(policies_at)
         if not is_whole(table):
             return None
@@ -62,8 +66,10 @@ def load_trained(root: Path, spec: CellSpec) -> TrainedRuns | None:
         kept = ("machine", "versions", "device")
         origin = {"cell": spec.name, **{key: found[key] for key in kept}}
         seconds = float(found["seconds"])
-    except Exception:  # a damaged file can make a reader raise anything; the cell is retrained
-        return None
+    except Exception as error:  # a damaged file can make a reader raise anything
+        if is_unread(error):
+            raise
+        return None  # the cell is retrained
     return TrainedRuns(table.replace_schema_metadata(), policies, runs, seconds, origin)
 
 
