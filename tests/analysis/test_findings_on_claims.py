@@ -388,10 +388,12 @@ def test_what_did_not_help(findings, cells, verdicts):
     assert (by_setting.max() / by_setting.min() < 1.2).all()
 
 
-def test_what_replication_says_of_many_rows_and_of_sac_that_was_ended(tables, cells, monkeypatch):
+def test_what_replication_says_of_many_rows_and_of_sac_that_was_ended(
+    tables, cells, verdicts, monkeypatch
+):
     """Two sentences of its template that no claim computes."""
     text = (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
-    usual = {(v.claim, v.fidelity, v.network): v.verdict for v in evaluate(tables)}
+    usual = {(v.claim, v.fidelity, v.network): v.verdict for v in verdicts.values()}
     tail = 0.025 / sum(verdict != "not tested" for verdict in usual.values())
     monkeypatch.setattr(statistics, "TAILS", (tail, 1 - tail))
     monkeypatch.setattr(statistics, "DEVIATIONS", scipy.stats.norm.isf(tail))

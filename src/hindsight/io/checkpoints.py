@@ -7,7 +7,6 @@ hold everything else as JSON, and in it a checksum of the file, which the format
 import hashlib
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import is_zipfile
 
@@ -41,11 +40,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
     def write(beside: Path) -> None:
         try:
-            # safetensors writes a file with a name of its own beside it; in this folder, whoever
-            # removes what a killed process left finds that, too.
-            with TemporaryDirectory(prefix=f"{beside.stem}.", dir=beside.parent) as own:
-                save_file(tensors, Path(own, beside.name), metadata)
-                Path(own, beside.name).replace(beside)
+            save_file(tensors, beside, metadata)
         except SafetensorError as error:  # "... I/O error: File too large (os error 27)"
             why = reason(error).rpartition("I/O error: ")[2].partition(" (os error")[0]
             raise OSError(why) from error

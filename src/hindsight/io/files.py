@@ -2,10 +2,10 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 
@@ -68,20 +68,14 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         must_be_regular(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Some writers choose their format by the suffix.
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent
-        )
-        os.close(handle)
-        temporary = Path(name)
-        try:
+        # Some writers choose their format by the suffix, or write other files beside theirs.
+        with TemporaryDirectory(prefix=f".{path.stem}.", dir=path.parent) as folder:
+            temporary = Path(folder, path.name)
             write(temporary)
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.chmod(0o644)
             temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # torch.export raises RuntimeError
         raise FileError(f"{path}: cannot be written: {reason(error)}") from error
 

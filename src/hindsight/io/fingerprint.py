@@ -10,6 +10,7 @@ or algorithm changes only its own.
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -30,21 +31,19 @@ STAGES = {
 Place = tuple[str, str | None]
 
 
-def _stamps() -> dict[Path, tuple[int, ...]]:
-    """When each file of the package was last changed, its size, and its number on the disk.
+def stamp(path: Path) -> tuple[int, ...] | None:
+    """When a file was last changed, its size, and its number on the disk; None if there is none.
 
     Also when the disk noted the last change, which no copy of an older file brings back.
     """
-    found: dict[Path, tuple[int, ...]] = {}
-    for path in (ROOT / PACKAGE).rglob("*"):
-        if path.suffix != ".pyc" and path.is_file():
-            now = path.stat()
-            found[path] = (now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino)
-    return found
+    with suppress(OSError):
+        now = path.stat()
+        return now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino
+    return None
 
 
 #: The package's files when this process began to import it.
-AT_START = _stamps()
+AT_START = {path: stamp(path) for path in (ROOT / PACKAGE).rglob("*") if path.suffix != ".pyc"}
 
 
 @dataclass
@@ -246,6 +245,5 @@ def import_all(*roots: str) -> list[Path]:
     homes = set(closure(*roots).values())
     for home in homes:
         import_module(home)
-    now = _stamps()
     files = {*map(_file, homes), *_data(homes)}
-    return sorted(path for path in files if now.get(path) != AT_START.get(path))
+    return sorted(path for path in files if stamp(path) != AT_START.get(path))

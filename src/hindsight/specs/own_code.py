@@ -20,7 +20,7 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from hindsight.io.fingerprint import ROOT, dump, without_docstrings
+from hindsight.io.fingerprint import ROOT, dump, stamp, without_docstrings
 from hindsight.specs.errors import others_code
 
 #: Packages whose own imports do not count: large ones, whose versions are recorded themselves.
@@ -64,18 +64,10 @@ def import_own(name: str, entry_point: Any) -> None:
 
 def changed_since_noted(name: str, entry_point: Any) -> list[Path]:
     """The environment's own source files that are no longer as when they were noted."""
-    return sorted(path for path in _files(name, entry_point) if _as_noted(path) != _stamp(path))
+    return sorted(path for path in _files(name, entry_point) if _as_noted(path) != stamp(path))
 
 
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    """When a file was last changed, by its own word and the disk's, and its size; None: no file."""
-    with suppress(OSError):
-        now = path.stat()
-        return now.st_mtime_ns, now.st_ctime_ns, now.st_size
-    return None
-
-
-_as_noted = cache(_stamp)  # what the first call found
+_as_noted = cache(stamp)  # what the first call found
 
 
 def versions_of(name: str, entry_point: Any) -> dict[str, str]:

@@ -11,7 +11,6 @@ import re
 import shutil
 import sys
 from collections import defaultdict
-from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -213,12 +212,11 @@ class Record:
     # -- surviving interruption -----------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Remove temporary files and folders of killed processes."""
+        """Remove temporary folders of killed processes."""
         for kind in ("cells", "policies", "checkpoints", "progress"):
             path = self.path(kind, ".*")
             for rest in path.parent.glob(f".{glob.escape(path.stem)}.*"):
-                with suppress(OSError):
-                    shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
+                shutil.rmtree(rest, ignore_errors=True)
 
     def _resume(self, reuses: bool) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
