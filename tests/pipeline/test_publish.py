@@ -22,7 +22,7 @@ from hindsight.specs.code import file_name
 from hindsight.specs.config import PUBLISHED, TRAINED, Config
 from hindsight.specs.errors import validated
 from hindsight.specs.manifest import MANIFEST
-from hindsight.specs.plan import Plan, Shipped
+from hindsight.specs.plan import Plan
 from hindsight.training.cell import train_cell
 from hindsight.training.curves import write_curves
 from hindsight.training.evaluate import evaluate_policy
@@ -159,7 +159,7 @@ def small(tmp_path, monkeypatch):
         "select": {"algorithms": {"spawns": ["random"], "preys": ["attract"],
                                   "fidelities": ["described"]}},
     }  # fmt: skip
-    config = Shipped(validated(Config, values)).config
+    config = validated(Config, values | {"results": "published"})
     found = Plan.of(config).experiments["algorithms"]
     (spec,) = (entry.spec for entry, _ in found if entry.arm == "PPO-HER")
     train_cell(spec, TRAINED)
@@ -259,7 +259,7 @@ def test_publishing_the_policy_of_a_cell_of_no_experiment(small):
 def test_episodes_that_no_job_made_are_not_published(small):
     """Nor anything else."""
     config, spec = small
-    episodes = TRAINED / "tables" / config.source / "environment/episodes.npz"
+    episodes = TRAINED / "tables" / config.size_name / "environment/episodes.npz"
     episodes.parent.mkdir(parents=True)
     episodes.write_text("not an archive")
     with pytest.raises(FileError, match=r"episodes.npz: no job of this project made it as it is"):

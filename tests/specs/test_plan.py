@@ -229,11 +229,40 @@ def test_what_is_replaced_need_not_fit_other_presets():
         load(CONFIG, {"preset": "laptop", "experiments": {"s_ratio": own}})
 
 
-def test_the_published_results_are_those_that_were_published_whatever_is_overridden():
-    """Otherwise `seeds: 4` in config.yaml and `make figures` would empty REPLICATION.md."""
-    size = {"seeds": 4, "early_end": None, "evaluation": {"points": 5}, "select": {"fetch": {}}}
-    published, overridden = (load(CONFIG, {"results": "published", **more}) for more in ({}, size))
+def test_the_published_results_are_those_that_were_published_whatever_is_trained():
+    """Otherwise `seeds: 4` in config.yaml would empty REPLICATION.md, and `publish` its folder."""
+    size = {"seeds": 4, "early_end": None, "evaluation": {"points": 5}, "select": {"mine": {}}}
+    own = {"mine": MINE, "learning_rate": MINE}
+    conditions = {"spawns": ["random"], "preys": ["static"]}
+    more = {**size, "experiments": own, "conditions": conditions, "preset": "smoke"}
+    published, overridden = (load(CONFIG, {"results": "published", **x}) for x in ({}, more))
     assert overridden.size == published.size == published.presets["large"]
+    assert Plan.of(overridden).experiments == Plan.of(published).experiments
+
+
+MINE = {
+    "title": "Mine",
+    "figures": "mine",
+    "conditions": {"spawns": ["random"], "preys": ["attract"]},
+    "arms": {"PPO-HER": {"her": "final", "published": True}},
+}
+
+
+def test_a_published_arm_has_the_seeds_and_the_end_that_it_asks_for():
+    def published(**keys):
+        arm = MINE["arms"]["PPO-HER"] | {"keys": keys}
+        mine = MINE | {"arms": {"PPO-HER": arm, "trained": {"her": "final"}}}
+        narrowed = {"conditions": {"spawns": ["apart"], "preys": ["static"]}, "early_end": None}
+        more = {"preset": "laptop", "experiments": {"mine": mine}, "select": {"mine": {}}}
+        plan = Plan.of(load(CONFIG, more | narrowed))
+        return next(entry.spec for entry, _ in plan.experiments["mine"] if entry.published)
+
+    usual = published()
+    assert (usual.seeds, usual.first_seed, usual.early_end) == (16, 0, 1.3)
+    assert published(first_seed=0, early_end=1.3) == usual
+    for other in ({"first_seed": 16}, {"early_end": None}):
+        with pytest.raises(SpecError, match=r"random attract: no published cell has .* first_seed"):
+            published(**other)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hindsight.io.files import FileError
 from hindsight.io.fingerprint import of_stage
 from hindsight.io.interruption import end_with_parent
 from hindsight.pipeline.project import Project, must_be_in_its_clone
-from hindsight.specs.config import load
+from hindsight.specs.config import CONFIG, load
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 
 if workflow.is_main_process and not workflow.output_settings.dryrun:
@@ -27,7 +27,7 @@ try:
     must_be_in_its_clone()
     # Without `configfile:`, `config` holds only what --config and --configfile give.  Snakemake would
     # accept duplicate keys, and not say where the file is not YAML.
-    PROJECT = Project(load(Path("config.yaml"), config))
+    PROJECT = Project(load(CONFIG, config))
     if workflow.is_main_process:  # jobs need not wait for the import
         from hindsight.report.definitions import must_fit
 

@@ -9,8 +9,6 @@ import typer
 
 from hindsight.cli.common import NamedOption, app, check_memory
 
-#: The configuration, in a clone of the repository.
-CONFIG = Path("config.yaml")
 #: The kinds of file that figures can be.
 Format = StrEnum("Format", ["png", "pdf", "svg"])
 
@@ -32,7 +30,7 @@ def plan(
 
     from hindsight.pipeline.project import Project, must_be_in_its_clone
     from hindsight.report.definitions import must_fit
-    from hindsight.specs.config import load, overrides_of
+    from hindsight.specs.config import CONFIG, load, overrides_of
     from hindsight.specs.cost import file_bytes, seconds, wall_seconds
     from hindsight.specs.plan import left_out
 
@@ -144,13 +142,13 @@ def publish(
     from hindsight.pipeline.project import must_be_in_its_clone
     from hindsight.pipeline.publish import publish as write
     from hindsight.pipeline.publish import publish_policy
-    from hindsight.specs.config import PUBLISHED_PRESET, load
+    from hindsight.specs.config import CONFIG, load
 
     for path in policy or ():
         typer.echo(publish_policy(path, env))
     if not policy:
         must_be_in_its_clone()
-        for line in write(load(CONFIG, {"preset": PUBLISHED_PRESET}), trained):
+        for line in write(load(CONFIG, {"results": "published"}), trained):
             typer.echo(line)
 
 

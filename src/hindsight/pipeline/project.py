@@ -36,6 +36,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
     AUTHORS,
+    CONFIG,
     EPISODES,
     HERO,
     MAIN_EXPERIMENT,
@@ -373,7 +374,7 @@ def must_be_in_its_clone() -> None:
 
     Then changes of this folder's code would be ignored.
     """
-    if not Path("config.yaml").exists():
+    if not CONFIG.exists():
         raise SpecError(
             "there is no config.yaml here: the replication runs in a clone of the repository, so "
             "cd there first; train, watch, evaluate and export work anywhere"

@@ -53,8 +53,8 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     others = [PUBLISHED / name for name in before if not name.startswith("cells/")]
     main = {name for _, name in plan.experiments.get(MAIN_EXPERIMENT, ())}
     acting = {name for name in main if (path := found.get(name)) and policies_of(path).exists()}
-    drawn = trained / "tables" / plan.config.source / EPISODES
-    own = record_of(TRAINED / "tables" / plan.config.source / EPISODES).relative_to(TRAINED)
+    drawn = trained / "tables" / plan.config.size_name / EPISODES
+    own = record_of(TRAINED / "tables" / plan.config.size_name / EPISODES).relative_to(TRAINED)
     record = read_record(trained / own)
     if drawn.exists() and file_sha256(drawn) not in record.get("outputs", {}).values():
         raise FileError(f"{drawn}: no job of this project made it as it is; delete it")

@@ -23,7 +23,7 @@ from hindsight.io.interruption import PARENT, noticed
 from hindsight.library.train import duration
 from hindsight.pipeline.project import SCOREBOARD, Project, files_below, lock, must_be_in_its_clone
 from hindsight.report.definitions import must_fit
-from hindsight.specs.config import load, overrides_of
+from hindsight.specs.config import CONFIG, load, overrides_of
 from hindsight.specs.cost import seconds
 from hindsight.specs.errors import SpecError
 from hindsight.specs.plan import left_out
@@ -61,7 +61,7 @@ def _run(arguments: Sequence[str], cores: str, published: bool) -> int:
         for key in {"results", "preset"} & overrides.keys():
             raise SpecError(f"--published: {key} has no effect on these results; leave it out")
         overrides["results"] = "published"
-    project = Project(load(Path("config.yaml"), overrides))
+    project = Project(load(CONFIG, overrides))
     must_fit(project.config)
     with lock():  # the pipeline takes it later, when this process would have overwritten the log
         pass

@@ -32,6 +32,8 @@ from hindsight.specs.errors import SpecError, must_be_among, validated
 from hindsight.specs.reading import read_keys, values_of
 from hindsight.specs.replay import GoalStrategy
 
+#: The configuration, relative to the project's folder.
+CONFIG = Path("config.yaml")
 #: Folders of trained and of published results, relative to the project's folder.
 TRAINED, PUBLISHED = Path("results"), Path("results/published")
 #: Learning curves of the authors' unmodified code (README.md beside them).
@@ -300,7 +302,7 @@ class Config(Spec):
                 )
         # Other presets may name what was replaced here: they are checked once they are in force.
         where, select = f"presets.{self.size_name}.select", self.presets[self.size_name].select
-        if self.select is not None and self.results != "published":
+        if self.select is not None:
             where, select = "select", self.select
         for name, rows in select.items():
             must_be_among(self.experiments, name, f"{where}: experiment")
@@ -315,10 +317,8 @@ class Config(Spec):
 
     @cached_property
     def size(self) -> Size:
-        """The preset in force with its overrides; what was published has none."""
+        """The preset in force with its overrides."""
         preset = self.presets[self.size_name]
-        if self.results == "published":
-            return preset
         # A null that was given is an override, too: `early_end: null` means never.
         given = self.model_dump(include=set(Size.model_fields), exclude_unset=True)
         return validated(Size, preset.model_dump() | given)
@@ -374,7 +374,13 @@ def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
 
 
 def completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Add the folder config's experiments and presets, but for those that config.yaml replaces."""
+    """Add the folder config's experiments and presets, but for those that config.yaml replaces.
+
+    What was published is what that folder says, whatever config.yaml trains.
+    """
+    if values.get("results") == "published":
+        trained = {"conditions", "experiments", "presets", *Size.model_fields}
+        values = {key: value for key, value in values.items() if key not in trained}
     experiments = folder / "config/experiments.yaml"
     shared = read_keys(experiments) if experiments.exists() else {}
     shared["presets"] = {

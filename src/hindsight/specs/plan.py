@@ -17,6 +17,7 @@ from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import SECTIONS, CellSpec, cell_values
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
+    CONFIG,
     PAPERS_TASK,
     PUBLISHED,
     PUBLISHED_PRESET,
@@ -26,6 +27,7 @@ from hindsight.specs.config import (
     Row,
     Size,
     condition_name,
+    load,
 )
 from hindsight.specs.environments.predator_prey import Prey, Spawn
 from hindsight.specs.errors import SpecError, validated
@@ -107,46 +109,57 @@ def places(config: Config, size: Size) -> Iterator[Place]:
 
 def entries(config: Config) -> Iterator[Entry]:
     """Iterate over the selected points with their cells."""
-    shipped = cache(lambda: Shipped(config))
+    shipped = cache(Shipped)
     for at in places(config, config.size):
         ships = config.experiments[at.experiment].arms[at.arm].published
-        spec = shipped().cell(at) if ships else _cell(config, at)
+        spec = shipped().cell(config, at) if ships else _cell(config, at)
         yield Entry(**vars(at), spec=spec, published=ships)
 
 
 class Shipped:
-    """The published cells, looked up by algorithm, condition and fidelity."""
+    """The published cells, looked up by algorithm, condition, fidelity and first seed."""
 
-    def __init__(self, config: Config) -> None:
-        kept = {key: getattr(config, key) for key in ("conditions", "experiments", "presets")}
-        #: The published configuration, whatever preset and overrides are in force.
-        self.config = validated(Config, {**kept, "results": "published"})
+    def __init__(self) -> None:
+        config = load(CONFIG, {"results": "published"})
         specs = [
-            _cell(self.config, at)
-            for at in places(self.config, self.config.size)
+            _cell(config, at)
+            for at in places(config, config.size)
             if not config.experiments[at.experiment].arms[at.arm].published
         ]
         specs.sort(key=lambda spec: (spec.steps, spec.seeds), reverse=True)
-        #: Of several that differ only in size, the largest.
-        self._cells = {_but_for_size(spec): spec for spec in reversed(specs)}
+        #: Those that differ only in size; the largest come first.
+        self._cells: dict[str, list[CellSpec]] = {}
+        for spec in specs:
+            self._cells.setdefault(_but_for_size(spec), []).append(spec)
 
-    def cell(self, at: Place) -> CellSpec:
-        """The largest published cell at a point of the grid; raises SpecError if there is none."""
-        found = self._cells.get(_but_for_size(_cell(self.config, replace(at, rows=[]))))
-        if found is None:
-            raise SpecError(
-                f"experiments.{at.experiment}, {at.arm}, {at.condition}: no published cell "
-                "has this algorithm, condition and fidelity; leave `published` out to train it, or "
-                "narrow the experiment with `select`"
-            )
-        return found
+    def cell(self, config: Config, at: Place) -> CellSpec:
+        """The largest published cell at a point of a configuration's grid.
+
+        Its early end is the published one's, unless keys give it.  SpecError if there is none.
+        """
+        asked = _cell(config, replace(at, rows=[]))
+        given = "early_end" in _keys(config.experiments[at.experiment], at)
+        for found in self._cells.get(_but_for_size(asked), ()):
+            if not given or found.early_end == asked.early_end:
+                return found
+        raise SpecError(
+            f"experiments.{at.experiment}, {at.arm}, {at.condition}: no published cell has this "
+            "algorithm, condition and fidelity, and any early_end and first_seed that are given; "
+            "leave `published` out to train it, or narrow the experiment with `select`"
+        )
 
 
 def _but_for_size(spec: CellSpec) -> str:
     """A key that is equal for cells that differ only in seeds, steps and what these imply."""
     but = {"algorithm": {"log_interval"}}
-    values = spec.model_dump(mode="json", include=set(SECTIONS), exclude=but)
+    values = spec.model_dump(mode="json", include={*SECTIONS, "first_seed"}, exclude=but)
     return json.dumps(values, sort_keys=True)
+
+
+def _keys(experiment: Experiment, at: Place) -> dict[str, Any]:
+    """The keys that an experiment gives a point of its grid."""
+    of_task = experiment.tasks.get(at.task, {}).get("keys", {})
+    return {**experiment.keys, **of_task, **experiment.arms[at.arm].keys, **at.level}
 
 
 def papers_grids(config: Config) -> dict[str, Any]:
@@ -185,8 +198,9 @@ def _cell(config: Config, at: Place) -> CellSpec:
     where = f"experiments.{at.experiment}, {at.arm}, {at.condition}"
     steps, seeds = at.steps(size), at.seeds(size, experiment)
     papers = {"spawn": at.spawn, "prey": at.prey}
-    environment = dict(experiment.tasks.get(at.task, papers))
-    keys = {**experiment.keys, **environment.pop("keys", {}), **arm.keys, **at.level}
+    environment = {**experiment.tasks.get(at.task, papers)}
+    environment.pop("keys", None)
+    keys = _keys(experiment, at)
     values: dict[str, Any] = {
         "seeds": seeds,
         "steps": steps,
