@@ -167,10 +167,12 @@ IN_CLAIMS = [
     ("ties for it, in {value}", "ties for it, in {value:.2f}", "P1.says: Unknown format code 'f'"),
     ("    figure: entropy\n", "    figure: entropy\n    paper: PPO-HER\n", "P8.paper: 'PPO-HER'"),
 ]  # fmt: skip
+COLUMN = ("column: final_evaluation_return, ", "column: learn_step, ",
+          "M5a.measure.difference: a column that every run has: 'learn_step'")  # fmt: skip
 M1 = ("  M1:\n", "  P1:\n", "claims.P1, also in another file: its paper: 'PPO-HER' is unknown; ch")
 MISTAKES = [
     (path, *mistake)
-    for path, mistakes in ((FIGURES, IN_FIGURES), (PPO_HER, IN_CLAIMS), (MEHER, [M1]))
+    for path, mistakes in ((FIGURES, IN_FIGURES), (PPO_HER, IN_CLAIMS), (MEHER, [M1, COLUMN]))
     for mistake in mistakes
 ]
 
@@ -227,3 +229,39 @@ def test_the_workflow_refuses_it_before_anything_is_trained(tmp_path, command, f
     sentence = rf"^(error: )?{re.escape(str(path))}: .*{key}: '{word}' is .*$"
     assert re.search(sentence, done.stdout, re.M), done.stdout
     assert not (tmp_path / "results/specs").exists()
+
+
+HER, PPO = {"role": "subject", "her": "final"}, {"role": "baseline"}
+TASKS = {"BitFlipping": {"id": "BitFlipping-v0"}}
+RATES, WORDS = {"learning_rate": [0.003, 0.0003]}, {"strategy": ["final", "future"]}
+#: An experiment's keys, a figure's, and what is said.
+NOT_SHOWN = [
+    ({"tasks": TASKS}, {"kind": "intervals", "measures": ["steps_to_learn"], "rows": ["place"]},
+     "measures: 'steps_to_learn' goes by a return of 0.8, which is of predator-prey only"),
+    ({"tasks": TASKS}, {"kind": "learned", "arms": ["her"], "title": "{0}"},
+     "'learned' goes by a ret"),
+    ({"vary": RATES}, {"kind": "learned", "arms": ["her"], "title": "{0}"}, "none of the leve"),
+    ({"arms": {"her": HER, "a": PPO, "b": PPO | {"keys": {"gamma": 0.5}}}},
+     {"kind": "intervals", "measures": ["gain"], "rows": ["place"]}, "over one baseline, not 2"),
+    ({"arms": {"her": HER}, "vary": WORDS}, {"kind": "along", "x": "strategy", "measures": ["m_c"]},
+     "x: 'final' is no number; kind: intervals shows words"),
+    ({"vary": RATES | {"gamma": [0.1, 0.9]}},
+     {"kind": "along", "x": "learning_rate", "measures": ["tests_at_end"], "rows": []},
+     "no line, row or column is for the levels of 'gamma'"),
+    ({"vary": RATES}, {"kind": "intervals", "measures": ["tests_at_end"], "rows": ["place"]},
+     "no line, row or column is for the levels of 'learning_rate'"),
+    ({"vary": RATES}, {"kind": "along", "x": "learning_rate", "measures": ["m_c"],
+                       "mark_best": True, "rows": []}, "mark_best: no row or column is for the"),
+    ({}, {"kind": "curves", "roles": ["reference"]}, "roles: 'reference' is unknown; choose"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "figure", "said"), NOT_SHOWN)
+def test_a_figure_that_an_experiment_cannot_fill_is_refused(keys, figure, said):
+    mine = {"title": "Mine", "figures": "mine", "arms": {"her": HER, "ppo": PPO}, **keys}
+    own = load(ROOT / "config.yaml", {"experiments": {"mine": mine}, "select": {"mine": {}}})
+    values = apart(values_of(FIGURES.read_text(encoding="utf-8"), str(FIGURES)))
+    spec = {"experiment": "mine", "title": "{title}", "caption": "Mine.", "lines": "arm", **figure}
+    values["figures"]["mine"] = spec
+    with pytest.raises(SpecError, match=re.escape(said)):
+        must_fit(own, validated(Document, values))

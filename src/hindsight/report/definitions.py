@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import ConfigDict, create_model
 
 from hindsight.analysis.arms import SET
+from hindsight.analysis.cells import PAPERS_ENVIRONMENT
 from hindsight.analysis.reduce import COLUMNS
 from hindsight.claims.data import CLAIMS, DOCUMENTS, Paper
 from hindsight.claims.measures import MEASURES, WORDS
@@ -18,7 +19,7 @@ from hindsight.figures.specs import DOCUMENT, TABLE, Document, FigureSpec, specs
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Spec
 from hindsight.specs.cell import KEYS
-from hindsight.specs.config import PICTURE, Conditions, Config, Role, condition_name
+from hindsight.specs.config import PICTURE, Conditions, Config, Experiment, Role, condition_name
 from hindsight.specs.errors import SpecError, must_be_among, validated
 from hindsight.specs.replay import GOAL_STRATEGIES
 
@@ -36,6 +37,9 @@ ARM_VALUES = {"role": get_args(Role), "algorithm": ALGORITHMS, "her": (SET, *GOA
 ARM_KEYS = {*ARM_VALUES, "early_end", "first_seed"}.union(*KEYS.values())
 #: The fields of every verdict's sentence, of which two are text.
 TEXTS, COUNTS = ("value", "wide"), ("n_conditions", "n_seeds", "ahead", "behind", "open")
+#: Columns without a value for runs that never get there, those that go by the return, and of words.
+NEVER = {"learn_step", "learn_minutes", "solve_step", "switch_step"}
+LEARNED, OF_WORDS = {"learn_step", "learn_minutes"}, {"ended"}
 #: A place in a file, the names there, and those that are allowed.
 Names = tuple[str, Iterable[Any], Iterable[Any]]
 
@@ -71,7 +75,8 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         for key, allowed in ARM_VALUES.items():
             yield f"looks: {look.name}: arm.{key}", _given(look.arm, key), allowed
     for name, measure in document.measures.items():
-        columns = [*COLUMNS[measure.table], *["early_success"] * (measure.table == "runs")]
+        columns = [x for x in COLUMNS[measure.table] if x not in OF_WORDS]
+        columns += ["early_success"] * (measure.table == "runs")
         yield f"measures.{name}.column", [measure.column, *(measure.bounds or ())], columns
         bounds, tables = ("with", {"m_c"}) if measure.bounds else ("without", {*COLUMNS} - {"m_c"})
         yield f"measures.{name}.table {bounds} bounds", [measure.table], tables
@@ -88,16 +93,45 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         papers = [condition_name(*place) for place in product(of.spawns, of.preys)]
         keys = {key for arm in experiment.arms.values() for key in arm.keys}
         yield from _figure(where, spec, FACETS | keys | experiment.vary.keys(), document)
-        apart = {*spec.rows, spec.columns, spec.lines, *spec.alone[:1]}
-        for key, varied in experiment.vary.items():
-            if spec.kind == "curves" and len(varied) > 1 and not apart & {key, "line"}:
-                raise ValueError(f"{where}: no line, row or column is for the levels of {key!r}")
+        yield f"{where}.x", [spec.x] * (spec.kind == "along"), experiment.vary
+        _must_show(where, spec, experiment, document)
+        yield f"{where}.roles", spec.roles, [arm.role for arm in experiment.arms.values()]
         values = experiment.vary | {"arm": (*experiment.arms,)}
         for key, value in [spec.alone] if spec.alone and spec.alone[0] in values else []:
             yield f"{where}.alone", [value], values[key]
         yield f"{where}.arms", spec.arms, experiment.arms
         yield f"{where}.places", spec.places, experiment.tasks or papers
-        yield f"{where}.x", [spec.x] * (spec.kind == "along"), experiment.vary
+
+
+def _must_show(where: str, spec: FigureSpec, experiment: Experiment, document: Document) -> None:
+    """Raise ValueError if an experiment has not what a figure shows, or not apart."""
+    measures = {
+        name: document.measures[name] for name in spec.measures if name in document.measures
+    }
+    learned = [name for name, measure in measures.items() if measure.column in LEARNED]
+    others = [task for task, of in experiment.tasks.items()
+              if of.get("id", PAPERS_ENVIRONMENT) != PAPERS_ENVIRONMENT]  # fmt: skip
+    if others and (learned or spec.kind == "learned"):
+        what = f"measures: {learned[0]!r}" if learned else "kind: 'learned'"
+        raise ValueError(f"{where}.{what} goes by a return of 0.8, which is of predator-prey only")
+    if spec.kind == "learned" and experiment.vary:
+        raise ValueError(f"{where}.kind: 'learned' shows arms, and none of the levels that vary")
+    baselines = [name for name, arm in experiment.arms.items() if arm.role == "baseline"]
+    if len(baselines) > 1 and any(measure.over for measure in measures.values()):
+        raise ValueError(f"{where}.measures: a gain is over one baseline, not {len(baselines)}")
+    apart = {*spec.rows, spec.columns, spec.lines, *spec.alone[:1]}
+    if spec.kind == "along":
+        apart.add(spec.x)
+        if words := [x for x in experiment.vary.get(spec.x, ()) if isinstance(x, str)]:
+            raise ValueError(f"{where}.x: {words[0]!r} is no number; kind: intervals shows words")
+    for key, varied in experiment.vary.items():
+        if spec.kind in TABLES and len(varied) > 1 and not apart & {key, "line", "level"}:
+            raise ValueError(f"{where}: no line, row or column is for the levels of {key!r}")
+    roles = spec.roles or get_args(Role)
+    shown = [name for name, arm in experiment.arms.items() if arm.role in roles]
+    panels = {*spec.rows, spec.columns}
+    if spec.mark_best and len(spec.arms or shown) > 1 and not panels & {"arm", "line"}:
+        raise ValueError(f"{where}.mark_best: no row or column is for the arms")
 
 
 def _figure(where: str, spec: FigureSpec, facets: set[str], document: Document) -> Iterator[Names]:
@@ -168,7 +202,9 @@ def _claims(config: Config, paper: Paper) -> Iterator[Names]:
                 vary = experiment.vary
                 yield f"{at}.key", _given(given, "key"), vary
                 if measure == "difference":
-                    yield f"{at}: a column", _given(given, "column", "once"), COLUMNS["runs"]
+                    whole = {*COLUMNS["runs"]} - NEVER - OF_WORDS
+                    yield f"{at}: a column that every run has", _given(given, "column"), whole
+                    yield f"{at}: a column", _given(given, "once"), COLUMNS["runs"]
 
 
 def _given(arguments: dict[str, Any], *keys: str) -> list[Any]:
