@@ -257,6 +257,53 @@ def test_what_is_missing_is_said(tables, tmp_path):
             assert "trains nothing for this figure" in texts(draw.draw_spec(spec, folder))
 
 
+def test_the_best_level_is_that_of_a_panels_own_arm(tables, tmp_path):
+    folder = _altered(tables, tmp_path, "s_ratio")
+    best = pd.read_csv(folder / "best_level.csv", keep_default_na=False)
+    another = best.assign(arm="another", best_level=0.123, best_to=0.123)
+    pd.concat([best, another]).to_csv(folder / "best_level.csv", index=False)
+    figure = draw.figure_of("meher_fig3", tmp_path)
+    assert texts(figure) == texts(draw.figure_of("meher_fig3", tables))
+    assert "0.123" not in texts(figure)
+
+
+def test_a_mean_over_fewer_cells_than_planned_is_said(tmp_path):
+    tables = _own(tmp_path, [{}], synthetic.CONDITIONS[:2])
+    assert "lacks" not in texts(draw.figure_of("aggregate_mine_described", tables))
+    runs = pd.read_parquet(tables / "mine/runs.parquet")
+    lost = (runs["arm"] == "PPO") & (runs["condition"] == runs["condition"].iloc[-1])
+    runs[~lost].to_parquet(tables / "mine/runs.parquet")
+    for name in ("aggregate", "solved_share"):
+        said = texts(draw.figure_of(f"{name}_mine_described", tables))
+        assert "PPO lacks 1 of 2 cells" in said and "my arm lacks" not in said
+
+
+def test_arms_of_the_same_cells_are_both_shown_where_one_is_asked_for(tmp_path):
+    tables = _own(tmp_path, [{}], synthetic.CONDITIONS[:2])
+    plan = json.loads((tables / "mine/plan.json").read_text())
+    cells = {e["condition"]: e["cell"] for e in plan["entries"] if e["arm"] == "PPO"}
+    for entry in plan["entries"]:
+        entry["cell"] = cells[entry["condition"]]
+    (tables / "mine/plan.json").write_text(json.dumps(plan))
+    spec = specs.specs_of(["mine"])["curves_mine_described"]
+    both = draw.draw_spec(spec, tables / "mine")
+    assert "PPO and my arm are the same runs" in texts(both)
+    one = draw.draw_spec(spec.model_copy(update={"arms": ("my arm",)}), tables / "mine")
+    assert "trains nothing" not in texts(one)
+    assert [len(ax.lines) > 0 for ax in one.axes] == [True, True]
+
+
+def test_returns_of_other_tasks_have_axes_that_fit_them(tmp_path):
+    tables = _own(tmp_path, [{}], OF_TASKS)
+    rows = pd.read_parquet(tables / "mine/seed_curves.parquet")
+    rows.assign(return_mean=rows["return_mean"] - 30).to_parquet(
+        tables / "mine/seed_curves.parquet"
+    )
+    spec = specs.specs_of(["mine"])["curves_mine_described"]
+    figure = draw.draw_spec(spec.model_copy(update={"measures": ("return",)}), tables / "mine")
+    assert all(ax.get_ylim()[1] < -20 for ax in figure.axes)
+
+
 def test_panels_whose_lines_have_other_numbers_of_seeds_say_so(tables, tmp_path):
     folder = _altered(tables, tmp_path)
     rows = pd.read_parquet(folder / "seed_curves.parquet")

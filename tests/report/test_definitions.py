@@ -248,6 +248,7 @@ NOT_SHOWN = [
     ({"vary": RATES | {"gamma": [0.1, 0.9]}},
      {"kind": "along", "x": "learning_rate", "measures": ["tests_at_end"], "rows": []},
      "no line, row or column is for the levels of 'gamma'"),
+    ({}, {"kind": "intervals", "measures": ["m_c"], "rows": ["place"]}, "an M_c is of one key"),
     ({"vary": RATES}, {"kind": "intervals", "measures": ["tests_at_end"], "rows": ["place"]},
      "no line, row or column is for the levels of 'learning_rate'"),
     ({"vary": RATES}, {"kind": "along", "x": "learning_rate", "measures": ["m_c"],

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,20 @@ def test_the_published_results_are_those_that_were_published_whatever_is_trained
     published, overridden = (load(CONFIG, {"results": "published", **x}) for x in ({}, more))
     assert overridden.size == published.size == published.presets["large"]
     assert Plan.of(overridden).experiments == Plan.of(published).experiments
+
+
+def test_a_key_that_varies_without_effect_is_refused():
+    """Unlike k, which counts for other strategies than `final`."""
+    arms = {"PPO-HER": {"her": "final"}}
+    for vary, said in (
+        ({"sigma_final": [0.1, 0.5]}, "'sigma_final' has no effect: all levels are one cell"),
+        ({"k": [1, 2]}, "'k' has no effect"),
+        ({"k": [1, 2], "strategy": ["final", "future"]}, ""),
+    ):
+        mine = {"title": "Mine", "figures": "mine", "arms": arms, "vary": vary}
+        config = load(CONFIG, {"experiments": {"mine": mine}, "select": {"mine": {}}})
+        with pytest.raises(SpecError, match=said) if said else nullcontext():
+            Plan.of(config)
 
 
 MINE = {

@@ -140,9 +140,10 @@ def _tested_on_grid(cell: Cell) -> Cell:
     Until November 2026 all runs were evaluated whenever one of them ended, so that the evaluations
     of a run depended on the others.
     """
-    every = cell.budget / cell.metadata["spec"].get("evaluation", {}).get("points", 20)
-    steps, iteration = cell.tests["env_steps"], cell.training["env_steps"].min()
-    due = steps // every > (steps - iteration) // every
+    points, budget = cell.metadata["spec"].get("evaluation", {}).get("points", 20), cell.budget
+    steps = cell.tests["env_steps"].astype(np.int64)
+    iteration = cell.training["env_steps"].min()
+    due = steps * points // budget > (steps - iteration) * points // budget  # as in training
     last = np.diff(cell.tests["seed"], append=np.nan) != 0
     return replace(cell, tests={name: x[due | last] for name, x in cell.tests.items()})
 

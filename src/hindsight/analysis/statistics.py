@@ -70,6 +70,14 @@ def stratified_means(strata: Sequence[ArrayLike]) -> Array:
     return np.asarray(np.mean([a[i].mean(axis=1) for a, i in zip(arrays, drawn, strict=True)], 0))
 
 
+def mean_over_conditions(strata: Sequence[ArrayLike]) -> tuple[float, float, float]:
+    """Return the mean over conditions, equally weighted, and its interval as of `bootstrap`."""
+    arrays = [np.asarray(values, dtype=np.float64) for values in strata]
+    fewest = min(map(len, arrays))
+    interval = percentile_interval(stratified_means(arrays), fewest) if fewest else NO_INTERVAL
+    return float(np.mean([values.mean() for values in arrays])), *interval
+
+
 @lru_cache(maxsize=8)  # most cells have the same number of seeds
 def _drawn(sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
     """Return resampled positions `[draw, size]` for strata of these sizes."""

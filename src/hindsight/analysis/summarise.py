@@ -33,7 +33,7 @@ BINS = 1000
 PAIRED_METRICS = ("auc", "final_return")
 #: For other tasks, whose returns have no common scale.
 TASK_METRICS = ("success_auc", "final_evaluation_success")
-SPREAD = {"mean": statistics.mean, "iqm": statistics.iqm}
+SPREAD = ("mean", "iqm")
 #: The return at which the median run is timed. The time to an arm's own maximum is short if that
 #: maximum is low.
 LEVEL = 0.8
@@ -209,9 +209,12 @@ def _maximum(median: Array) -> float:
 
 
 def _spread(name: str, strata: list[Array], column: str, prefix: str) -> Key:
-    """Return the mean or IQM of pooled values, with its stratified bootstrap interval."""
-    low, high = statistics.bootstrap(strata, SPREAD[name])
-    value = float(SPREAD[name](np.concatenate(strata)))
+    """Return the mean over conditions or the IQM of all runs, with its stratified interval."""
+    if name == "mean":
+        value, low, high = statistics.mean_over_conditions(strata)
+    else:
+        low, high = statistics.bootstrap(strata, statistics.iqm)
+        value = float(statistics.iqm(np.concatenate(strata)))
     return {column: value, f"{prefix}_low": low, f"{prefix}_high": high}
 
 

@@ -91,7 +91,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     drawn = {key: curve.in_units(unit) for key, curve in drawn.items()}
     # Before anything is drawn, so that matplotlib does not fit the axes to each line again.
     for first, *_ in panels.sharing(own.panels, "y"):
-        style.scale(first.ax, first.measure.limits, log=first.measure.log)
+        style.scale(first.ax, first.limits, log=first.measure.log)
     ended = _ended(tables)
     marks: set[str] = set()
     counts = max(len(curve.seeds) for curve in found.values())
@@ -106,7 +106,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
                 _record(panel, called(spec.lines, name), spec.x, curve.in_units(1 / unit))
                 shown = replace(look, marker="none") if own.many else look
                 _draw_median(panel.ax, curve, shown, order, band=few)
-                dotted = few and panel.measure.limits is not None
+                dotted = few and panel.limits is not None
                 marks |= _mark_end(panel.ax, curve, look, ended.get(key, ""), few=dotted)
         here = {key: curve for (column, key), curve in found.items()
                 if column == panel.measure.column}  # fmt: skip

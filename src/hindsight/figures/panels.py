@@ -48,6 +48,15 @@ class Panel:
     def entries(self) -> list[Entry]:
         return [entry for own in self.lines.values() for entry in own]
 
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """Limits of the measure's axis; None: fit to the data.
+
+        Returns are from -1 to 1 in predator-prey, but not in other tasks.
+        """
+        limits, papers = self.measure.limits, all(entry["spawn"] for entry in self.entries)
+        return limits if papers or limits is None or limits[0] >= 0 else None
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -196,6 +205,7 @@ def finished(
 def nothing(tables: Tables, spec: FigureSpec) -> Figure:
     """Return a figure that says so."""
     fig = Figure(figsize=(7.2, 1.2), dpi=style.DPI, layout="constrained")
+    fig.subplots().set_axis_off()  # a layout of nothing is a warning
     words = "This preset trains nothing for this figure."
     fig.text(0.5, 0.25, words, ha="center", color=style.FAINT)
     title = "{title}" if spec.kind == "learned" else spec.title  # the other has numbers in it

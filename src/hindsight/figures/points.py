@@ -68,10 +68,10 @@ def _pooled(measure: Measure, cells: Sequence[Array]) -> Spread:
         mean, n = float(middle.mean()), len(cells)
         below, above = (np.sqrt(((bound - middle) ** 2).sum()) / n for bound in (low, high))
         return mean, float(mean - below), float(mean + above)
-    whole = np.concatenate(cells)
-    if measure.centre == "share":
+    if measure.centre == "share":  # of all runs
+        whole = np.concatenate(cells)
         return float(whole.mean()), *statistics.wilson(int(whole.sum()), whole.size)
-    return float(whole.mean()), *statistics.bootstrap(cells, statistics.mean)
+    return statistics.mean_over_conditions(cells)
 
 
 def _spreads(
@@ -95,7 +95,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     step = min(np.diff(sorted(at.values())), default=1.0)
     best, never = _best_and_never(tables) if spec.mark_best else ({}, set())
     for first, *_ in panels.sharing(grid.panels, "y"):
-        style.scale(first.ax, first.measure.limits, log=first.measure.log)
+        style.scale(first.ax, first.limits, log=first.measure.log)
     ticks = list(at.items())[:: -(-len(at) // 8)]
     for first, *_ in panels.sharing(grid.panels, "x"):
         first.ax.set_xlim(min(at.values()) - 0.5 * step, max(at.values()) + 0.5 * step)
@@ -110,10 +110,11 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
         if spec.shade:
             panel.ax.axvspan(*spec.shade, color=style.BAND, linewidth=0, zorder=0)
         if spec.mark_best and panel.entries:
-            _mark_best(panel.ax, best.get(str(panel.entries[0]["condition"])))
+            own = panel.entries[0]
+            _mark_best(panel.ax, best.get((own["arm"], own["condition"])))
     several = any(len({e["condition"] for e in panel.entries}) > 1 for panel in grid.panels)
     thin = "; thin: each condition" if several else ""
-    words = f"{_bars(spec)}{thin}{_few(grid)}"
+    words = f"{_bars(spec)}{thin}{_few(grid)}{_incomplete(grid, found)}"
     cross = style.Look(style.ALARM, "none", "x")
     more = [cross.handle("the median run never reaches a return of 0.8")] * bool(never)
     if spec.shade:
@@ -135,6 +136,19 @@ def _few(grid: Grid) -> str:
     seeds = min((e["seeds"] for panel in grid.panels for e in panel.entries), default=5)
     few = seeds < statistics.FEWEST_SEEDS
     return "; fewer than five seeds carry no interval" if few else ""
+
+
+def _incomplete(grid: Grid, found: Mapping[Measure, Values]) -> str:
+    """Return a remark about lines whose means are over fewer cells than planned."""
+    cells: dict[Any, set[Key]] = {}
+    for panel in grid.panels:
+        for line, entries in panel.lines.items():
+            cells.setdefault(line, set()).update(key_of(e) for e in entries)
+    there = set().union(*found.values())
+    lacking = {line: len(own - there) for line, own in cells.items() if own & there and own - there}
+    words = [f"{called(grid.spec.lines, line)} lacks {n} of {len(cells[line])} cells"
+             for line, n in lacking.items()]  # fmt: skip
+    return "".join(f"; {each}" for each in words)
 
 
 def _draw_along(
@@ -177,14 +191,15 @@ def _record(panel: Panel, line: str, x: str, points: Mapping[Any, Spread]) -> No
                  mean=mean, low=low, high=high)  # fmt: skip
 
 
-def _best_and_never(tables: Tables) -> tuple[dict[str, dict[Any, Any]], set[Key]]:
-    """Return the rows of best_level.csv by condition, and the cells that never learn.
+def _best_and_never(tables: Tables) -> tuple[dict[tuple[str, str], dict[Any, Any]], set[Key]]:
+    """Return the rows of best_level.csv by arm and condition, and the cells that never learn.
 
     Of those, the median run never reaches a return of 0.8.
     """
     best, summary = tables.read("best_level.csv"), tables.read("summary.csv")
     never = summary[summary["steps_to_0.8"].isna()] if len(summary) else summary
-    return {row["condition"]: row for row in best.to_dict("records")}, set(by_condition(never))
+    rows = {(row["arm"], row["condition"]): row for row in best.to_dict("records")}
+    return rows, set(by_condition(never))
 
 
 def _mark_best(ax: Axes, row: Mapping[Any, Any] | None) -> None:
@@ -241,7 +256,7 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     lines = 1 if facet == spec.lines else len(looks)
     height = (len(rows) + together) * (ROW + LINE * max(lines, 1)) + 0.75
     grid.figure.set_size_inches(grid.figure.get_figwidth(), max(height, 1.5))
-    words = f"{_bars(spec)}; ticks: every run{_few(grid)}"
+    words = f"{_bars(spec)}; ticks: every run{_few(grid)}{_incomplete(grid, found)}"
     shown = Grid(grid.figure, grid.panels, {} if facet == spec.lines else looks, frame)
     return panels.finished(tables, shown, words, "", keys | {key_of(e) for e in entries})
 
@@ -278,8 +293,8 @@ def _finish_rows(panel: Panel, rows: Sequence[str], together: bool) -> None:
     ax.grid(False, axis="y")
     named = ax.get_title().replace("\n", " ") == style.label(panel.measure.label)
     ax.set(xlabel="" if named else panel.measure.label, ylabel="")
-    if panel.measure.limits:
-        low, high = panel.measure.limits
+    if panel.limits:
+        low, high = panel.limits
         ax.set_xlim(low - 0.03 * (high - low), high + 0.03 * (high - low))
     if panel.measure.over:
         ax.axvline(0, color=style.FAINT, linewidth=0.8)

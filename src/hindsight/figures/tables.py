@@ -113,17 +113,22 @@ def look_of(plan: Mapping[str, Any], arm: str) -> Look:
 
 def chosen(plan: Mapping[str, Any], spec: FigureSpec) -> list[Entry]:
     """Return the entries that a figure shows; arms with the same runs are one, under both names."""
-    arms = {arm: [arm] for arm in names.arms_of(plan)}
-    for first, later in names.same_cells(plan):
+    shown = [
+        entry
+        for entry in plan["entries"]
+        if (not spec.roles or entry["role"] in spec.roles)
+        and (not spec.arms or entry["arm"] in spec.arms)
+        and (not spec.places or entry["condition"] in spec.places)
+    ]
+    own = {**plan, "entries": shown}
+    arms = {arm: [arm] for arm in names.arms_of(own)}
+    for first, later in names.same_cells(own):
         if {first, later} <= arms.keys():
             arms[first] += arms.pop(later)
     return [
         {**entry, "arms": arms[entry["arm"]], "name": " = ".join(arms[entry["arm"]])}
-        for entry in plan["entries"]
+        for entry in shown
         if entry["arm"] in arms
-        and (not spec.roles or entry["role"] in spec.roles)
-        and (not spec.arms or entry["arm"] in spec.arms)
-        and (not spec.places or entry["condition"] in spec.places)
     ]
 
 

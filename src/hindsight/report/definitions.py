@@ -119,6 +119,8 @@ def _must_show(where: str, spec: FigureSpec, experiment: Experiment, document: D
     baselines = [name for name, arm in experiment.arms.items() if arm.role == "baseline"]
     if len(baselines) > 1 and any(measure.over for measure in measures.values()):
         raise ValueError(f"{where}.measures: a gain is over one baseline, not {len(baselines)}")
+    if any(measure.table == "m_c" for measure in measures.values()) and len(experiment.vary) != 1:
+        raise ValueError(f"{where}.measures: an M_c is of one key that varies")
     apart = {*spec.rows, spec.columns, spec.lines, *spec.alone[:1]}
     if spec.kind == "along":
         apart.add(spec.x)

@@ -230,6 +230,20 @@ def _cell(config: Config, at: Place) -> CellSpec:
     return validated(CellSpec, values, where)
 
 
+def _must_vary(experiment: str, places: list[tuple[Entry, str]]) -> None:
+    """Raise SpecError for a key whose levels are the same cells, wherever else they are alike."""
+    for key in places[0][0].level:
+        cells: dict[Any, list[str]] = {}
+        for entry, name in places:
+            others = [str(x) for other, x in entry.level.items() if other != key]
+            cells.setdefault((entry.fidelity, entry.arm, entry.condition, *others), []).append(name)
+        several = [names for names in cells.values() if len(names) > 1]
+        if several and all(len({*names}) == 1 for names in several):
+            raise SpecError(
+                f"experiments.{experiment}.vary: {key!r} has no effect: all levels are one cell"
+            )
+
+
 @dataclass(frozen=True)
 class Plan:
     """The cells of a configuration by name, and each experiment's entries with cell names."""
@@ -256,6 +270,8 @@ class Plan:
             experiments.setdefault(entry.experiment, []).append((entry, name))
         if not config.size.select:
             raise SpecError("select: names no experiment")
+        for name, places in experiments.items():
+            _must_vary(name, places)
         for name in config.size.select:
             if name not in experiments:
                 raise SpecError(f"select.{name}: leaves nothing of the experiment to train")
