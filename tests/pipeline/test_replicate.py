@@ -142,6 +142,18 @@ def test_a_mistake_is_named_and_repeating_it_is_not_advised(project, capsys, log
         assert "; the same command continues" in capsys.readouterr().out
 
 
+def test_the_error_of_a_cells_log_is_shown_and_not_what_follows_it(project, capsys):
+    name = min(project.plan.cells)
+    log = Path("results/logs", f"{project.files[name]}.log")
+    log.parent.mkdir(parents=True)
+    log.write_text(
+        "error: X-v0: step 3 failed\n\nTraceback\n  mine\n; the same command continues\n"
+    )
+    LOG.write_text("    Error in rule train:\n")
+    replicate.what_failed(project, 0.0)
+    assert f"  {name}\n    error: X-v0: step 3 failed\n" in capsys.readouterr().out
+
+
 def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys, monkeypatch):
     def shows(project):
         replicate.what_came_out(project)

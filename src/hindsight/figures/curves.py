@@ -74,7 +74,7 @@ def _over_seeds(seeds: list[Array]) -> Curve:
     end = float(np.quantile([run[-1, 0] for run in seeds], 0.5, method="lower"))
     grid = np.linspace(first, end, POINTS)
     if first > 0:
-        grid = np.union1d(grid, np.geomspace(first, end, POINTS))
+        grid = np.union1d(grid, np.geomspace(first, end, POINTS).clip(first, end))
     values = np.array([np.interp(grid, run[:, 0], run[:, 1]) for run in seeds])
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
     return Curve(grid, middle, low, high, seeds)

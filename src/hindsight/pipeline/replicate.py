@@ -244,7 +244,8 @@ def what_failed(project: Project, started: float) -> None:
     for name in missing:
         log = Path("results/logs", f"{project.files[name]}.log")
         if log.exists() and log.stat().st_mtime >= started and (its_lines := _lines(log)):
-            print(f"  {name}\n    {its_lines[-1]}")
+            errors = [line for line in its_lines if line.startswith("error: ")]
+            print(f"  {name}\n    {(errors or its_lines)[-1]}")
     count = f"{len(missing) or 'none'} of {len(project.files)} cells are missing"
     print(f"  {count}; the same command continues.")
 
