@@ -1,6 +1,6 @@
 """Draw curves over steps or minutes, in a grid of conditions: median, quartiles, every seed."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,6 +80,13 @@ def _over_seeds(seeds: list[Array]) -> Curve:
     return Curve(grid, middle, low, high, seeds)
 
 
+def _values_of(found: Mapping[tuple[str, Key], Curve], measured: str) -> Iterator[Array]:
+    """The values of every run of a column's curves."""
+    for (column, _), curve in found.items():
+        if column == measured:
+            yield from (run[:, 1] for run in curve.seeds)
+
+
 def draw(tables: Tables, spec: FigureSpec) -> Figure:
     own = panels.grid(tables, spec)
     found = _read(tables, own)
@@ -90,8 +97,10 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     unit, x_label = _scale_x(own, drawn)
     drawn = {key: curve.in_units(unit) for key, curve in drawn.items()}
     # Before anything is drawn, so that matplotlib does not fit the axes to each line again.
+    limits = {measure: panels.limits_for(measure, _values_of(found, measure.column))
+              for measure in (panel.measure for panel in own.panels)}  # fmt: skip
     for first, *_ in panels.sharing(own.panels, "y"):
-        style.scale(first.ax, first.limits, log=first.measure.log)
+        style.scale(first.ax, limits[first.measure], log=first.measure.log)
     ended = _ended(tables)
     marks: set[str] = set()
     counts = max(len(curve.seeds) for curve in found.values())
@@ -106,7 +115,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
                 _record(panel, called(spec.lines, name), spec.x, curve.in_units(1 / unit))
                 shown = replace(look, marker="none") if own.many else look
                 _draw_median(panel.ax, curve, shown, order, band=few)
-                dotted = few and panel.limits is not None
+                dotted = few and limits[panel.measure] is not None
                 marks |= _mark_end(panel.ax, curve, look, ended.get(key, ""), few=dotted)
         here = {key: curve for (column, key), curve in found.items()
                 if column == panel.measure.column}  # fmt: skip

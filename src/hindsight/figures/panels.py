@@ -1,18 +1,20 @@
 """The grid of panels that most kinds of figures share, and the plan's entries in each panel."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from hindsight.analysis.reduce import Array
 from hindsight.figures import style
 from hindsight.figures.names import PREYS, where_from
-from hindsight.figures.specs import MEASURES, FigureSpec, Measure
+from hindsight.figures.specs import MEASURES, FigureSpec, Interval, Measure
 from hindsight.figures.tables import (
     MEASURE,
     Entry,
@@ -48,15 +50,6 @@ class Panel:
     def entries(self) -> list[Entry]:
         return [entry for own in self.lines.values() for entry in own]
 
-    @property
-    def limits(self) -> tuple[float, float] | None:
-        """Limits of the measure's axis; None: fit to the data.
-
-        Returns are from -1 to 1 in predator-prey, but not in other tasks.
-        """
-        limits, papers = self.measure.limits, all(entry["spawn"] for entry in self.entries)
-        return limits if papers or limits is None or limits[0] >= 0 else None
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -71,6 +64,18 @@ class Grid:
     def many(self) -> bool:
         """Whether there are so many numbered lines that a colour bar replaces the legend."""
         return len(self.looks) > FEW and all(isinstance(name, int | float) for name in self.looks)
+
+
+def limits_for(measure: Measure, values: Iterable[Array]) -> Interval | None:
+    """The limits of a measure's axis; None, to fit the data, if a value lies outside.
+
+    As returns can, which are from -1 to 1 only in predator-prey.
+    """
+    if measure.limits is None:
+        return None
+    low, high = measure.limits
+    inside = all(((low <= x) & (x <= high) | np.isnan(x)).all() for x in values)
+    return measure.limits if inside else None
 
 
 def fitted(spec: FigureSpec, entries: Sequence[Entry]) -> FigureSpec:

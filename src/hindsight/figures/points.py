@@ -95,7 +95,8 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     step = min(np.diff(sorted(at.values())), default=1.0)
     best, never = _best_and_never(tables) if spec.mark_best else ({}, set())
     for first, *_ in panels.sharing(grid.panels, "y"):
-        style.scale(first.ax, first.limits, log=first.measure.log)
+        limits = panels.limits_for(first.measure, found[first.measure].values())
+        style.scale(first.ax, limits, log=first.measure.log)
     ticks = list(at.items())[:: -(-len(at) // 8)]
     for first, *_ in panels.sharing(grid.panels, "x"):
         first.ax.set_xlim(min(at.values()) - 0.5 * step, max(at.values()) + 0.5 * step)
@@ -250,7 +251,8 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
             points = _draw_rows(panel, own, places, look, aside)
             whole = [*names, called("place", ALL)]
             _record(panel, called(spec.lines, line), "row", {whole[y]: points[y] for y in points})
-        _finish_rows(panel, names, together)
+        limits = panels.limits_for(panel.measure, own.values())
+        _finish_rows(panel, names, together, limits)
     for panel in grid.panels[1:]:
         panel.ax.tick_params(labelleft=False)
     lines = 1 if facet == spec.lines else len(looks)
@@ -283,7 +285,9 @@ def _draw_rows(
     return {round(row[0] - aside): row[1:] for row in rows}
 
 
-def _finish_rows(panel: Panel, rows: Sequence[str], together: bool) -> None:
+def _finish_rows(
+    panel: Panel, rows: Sequence[str], together: bool, limits: tuple[float, float] | None
+) -> None:
     ax, whole = panel.ax, [*rows, called("place", ALL)] if together else list(rows)
     ax.set_yticks(range(len(whole)), whole)
     ax.set_ylim(len(whole) - 0.5, -0.5)
@@ -293,8 +297,8 @@ def _finish_rows(panel: Panel, rows: Sequence[str], together: bool) -> None:
     ax.grid(False, axis="y")
     named = ax.get_title().replace("\n", " ") == style.label(panel.measure.label)
     ax.set(xlabel="" if named else panel.measure.label, ylabel="")
-    if panel.limits:
-        low, high = panel.limits
+    if limits:
+        low, high = limits
         ax.set_xlim(low - 0.03 * (high - low), high + 0.03 * (high - low))
     if panel.measure.over:
         ax.axvline(0, color=style.FAINT, linewidth=0.8)
