@@ -188,6 +188,12 @@ def test_attributes_of_their_models_name_ours():
         getattr(copy.deepcopy(model), "set_env")  # noqa: B009
 
 
+def test_a_model_is_loaded_in_a_vector_environment(tmp_path):
+    path = sac(n_envs=2).save(tmp_path / "model")
+    model = SAC.load(path, DummyVecEnv([lambda: gymnasium.make(ENV)]))
+    assert model.spec.algorithm.n_envs == 2 and model.spec.environment.id == ENV
+
+
 def test_environments_in_other_processes_are_refused():
     env = SubprocVecEnv([lambda: gymnasium.make(ENV)] * 2)
     with pytest.raises(SpecError, match=r"SubprocVecEnv is not allowed; pass an id.* n_envs=2"):
@@ -326,6 +332,30 @@ def test_commands_take_their_files(saved):
     watched = hindsight("watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1", cwd=here)
     assert watched.returncode == 0
     assert (here / "a.gif").stat().st_size > 1000
+
+
+def test_observations_are_as_their_normalisation_made_them(tmp_path):
+    """A file does not hold it."""
+    env = VecNormalize(DummyVecEnv([lambda: gymnasium.make(ENV)]), norm_reward=False)
+    model = sb3.SAC(
+        "MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu", seed=0,
+        replay_buffer_class=sb3.HerReplayBuffer, learning_starts=60,
+    ).learn(100)  # fmt: skip
+    env.training, seen, act = False, [], model.predict
+
+    def predict(obs, **keys):
+        seen.append({key: value.copy() for key, value in obs.items()})
+        return act(obs, **keys)
+
+    model.predict = predict
+    evaluated(model, ENV, 1)
+    first, _ = gymnasium.make(ENV).reset(seed=0)
+    for key, value in env.normalize_obs(first).items():
+        np.testing.assert_array_equal(seen[0][key], value)
+    del model.predict
+    model.save(tmp_path / "theirs.zip")
+    refused = hindsight("evaluate", "theirs.zip", "--env", ENV, cwd=tmp_path)
+    assert refused.returncode == 1 and "was trained in a VecNormalize" in refused.stderr
 
 
 def test_their_policy_is_exported(saved):

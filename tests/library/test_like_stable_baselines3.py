@@ -320,6 +320,41 @@ def test_functions_for_one_goal(vector):
     )
 
 
+class ManyGoals(OneGoal):
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return (np.linalg.norm(achieved_goal - desired_goal, axis=1) < 0.5) - 1.0
+
+    def compute_terminated(self, achieved_goal, desired_goal, info):
+        return np.linalg.norm(achieved_goal - desired_goal) < 0.5
+
+    def step(self, action):
+        obs, _, terminated, truncated, info = super().step(action)
+        goals = obs["achieved_goal"][None], obs["desired_goal"][None]
+        return obs, float(self.compute_reward(*goals, {})[0]), terminated, truncated, info
+
+
+class Failing(ManyGoals):
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        assert len(achieved_goal) < 3
+        return super().compute_reward(achieved_goal, desired_goal, info)
+
+
+def test_a_function_in_another_process_is_not_tried_out():
+    """A failure would end the process, and with it the training."""
+    env = SubprocVecEnv([ManyGoals] * 2)
+    model = small_model("SAC", env, learning_starts=20)
+    model.learn(60)
+    samples = model.replay_buffer.sample(300)
+    reached = samples.observations["desired_goal"] == samples.next_observations["achieved_goal"]
+    assert torch.equal(samples.rewards, reached.all(1, keepdim=True).float() - 1)
+    env.close()
+    env = SubprocVecEnv([Failing] * 2)
+    with pytest.raises(
+        ValueError, match="compute_reward: failed for many goals at once, and "
+    ):
+        small_model("SAC", env, learning_starts=20).learn(60)
+
+
 #: A large number of each type: what float32 cannot hold is kept, too.
 NUMBERS = {
     "uint8": 2**8 - 1, "int8": 2**7 - 1, "uint16": 2**16 - 1, "int16": 2**15 - 1,

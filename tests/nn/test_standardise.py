@@ -75,3 +75,17 @@ def test_a_folded_network_takes_observations_as_they_are(stack, out):
     clipped = torch.minimum(torch.maximum(obs, low), high)
     assert not torch.equal(clipped, obs)
     torch.testing.assert_close(network(inputs(clipped)), expected, rtol=1e-3, atol=1e-2)
+
+
+def test_a_large_number_that_never_varies_drowns_nothing():
+    rng = np.random.default_rng(3)
+    seen, mlp = Standardiser(1, 4, 1, "cpu"), MLP((4, 8, 3), "relu")
+    obs = torch.from_numpy(rng.standard_normal((1, 50, 4)).astype(np.float32))
+    obs[..., 3] = 12_345_678.0
+    for part in obs.split(10, 1):
+        seen.update(part)
+    rows = torch.from_numpy(rng.standard_normal((1, mlp.n_parameters)).astype(np.float32))
+    network = Network(mlp, rows)
+    expected = network(seen(obs))
+    seen.fold([network])
+    torch.testing.assert_close(network(obs), expected, rtol=1e-4, atol=1e-4)

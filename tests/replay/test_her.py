@@ -156,11 +156,12 @@ class Line(gymnasium.Env):
         return np.zeros(len(achieved), bool)
 
 
-def play(buffer: HindsightReplayBuffer, env, actions) -> None:
+def play(buffer: HindsightReplayBuffer, env, actions, cut: bool = True) -> None:
+    """Play an episode, which a time limit cuts after the actions, unless it stays open."""
     obs, _ = env.reset()
     for i, action in enumerate(actions):
         next_obs, reward, terminated, _, info = env.step(action)
-        over = np.full_like(terminated, i == len(actions) - 1)
+        over = np.full_like(terminated, cut and i == len(actions) - 1)
         buffer.add(obs, action, reward, next_obs, terminated, over, info)
         obs = next_obs
 
@@ -209,6 +210,55 @@ def test_an_environment_that_resets_by_itself_is_noticed():
         buffer.truncate_last_trajectory()
     with pytest.warns(UserWarning, match="begins exactly where the last one ended"):
         buffer.add(where[3], [1], -1, where[2], False, False)
+
+
+def test_a_value_that_only_another_environment_has_is_missing():
+    """gymnasium fills it with 0."""
+    mode = {"autoreset_mode": AutoresetMode.DISABLED}
+    env = SyncVectorEnv([Line] * 2, **mode)
+    buffer = HindsightReplayBuffer(20, env, info_keys=["depth"], seed=0)
+    (obs, _), no = env.reset(), np.zeros(2, bool)
+    info = {"depth": np.array([3.0, 0.0]), "_depth": np.array([True, False])}
+    with pytest.raises(ValueError, match="info: 'depth' is missing, but info_keys names it"):
+        buffer.add(obs, np.ones((2, 1)), [-1, -1], obs, no, no, info)
+    both = info | {"_depth": np.array([True, True])}
+    buffer.add(obs, np.ones((2, 1)), [-1, -1], obs, no, no, both)
+
+
+def test_a_loaded_buffer_goes_on_in_pieces_of_the_same_length(tmp_path):
+    """And what goes on in the next piece is no episode that begins where another ended."""
+    buffer, again = (HindsightReplayBuffer(8, Line(), seed=0) for _ in range(2))
+    at = lambda x: dict.fromkeys(  # noqa: E731
+        ("achieved_goal", "desired_goal", "observation"), np.float32([x])
+    )
+    for i in range(30):
+        if i == 12:
+            buffer.save(tmp_path / "buffer")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                again.load(tmp_path / "buffer")
+        for one in (buffer, again) if i >= 12 else (buffer,):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore" if i < 12 else "error")
+                one.add(at(i), [1], -1, at(i + 1), False, False)
+        if i >= 12:
+            assert len(again) == len(buffer) > 0
+            np.testing.assert_array_equal(again.sample(9).rewards, buffer.sample(9).rewards)
+
+
+@pytest.mark.parametrize("terminates", [False, True])
+def test_what_is_cut_by_a_reset_ends_as_what_the_user_cuts(terminates):
+    found = []
+    for told in (False, True):
+        buffer = HindsightReplayBuffer(20, Line(), seed=0)
+        buffer.cuts_jumps, buffer.cuts_terminate = True, terminates
+        for _ in range(2):
+            play(buffer, Line(), np.float32([[1], [1], [1]]), cut=False)
+            if told:
+                buffer.truncate_last_trajectory()
+        buffer.truncate_last_trajectory()
+        found.append(buffer.ring.rows.numpy()[0, 0, :6, buffer.row.terminated].tolist())
+    assert found[0] == found[1] == [0, 0, float(terminates)] * 2
 
 
 def test_a_reset_that_the_buffer_was_not_told_of_is_noticed():

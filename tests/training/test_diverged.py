@@ -1,18 +1,22 @@
 """Runs whose parameters become NaN or infinite end there, are reported, and affect no other run."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from hindsight.analysis.cells import load_cell
 from hindsight.analysis.reduce import reduce_cell
+from hindsight.envs.environment import make
 from hindsight.io.checkpoints import load
 from hindsight.specs.cell import EvaluationSpec
 from hindsight.specs.code import file_name
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.off_policy import OffPolicyRuns
 from hindsight.training.on_policy import OnPolicyRuns
+from tests.envs import corridor  # noqa: F401  registers it
 from tests.support.commands import hindsight
 from tests.support.curves import CLOCKS
 from tests.training import test_off_policy
@@ -124,3 +128,14 @@ def test_a_cell_of_which_every_run_diverges_says_so(tmp_path):
     assert "Traceback" not in ran.stderr
     (path,) = (tmp_path / "cells").rglob("*.parquet")
     assert {run["ended"] for run in load_cell(path).metadata["runs"]} == {"diverged"}
+
+
+def test_an_environment_gets_no_actions_that_are_no_numbers():
+    """It would be blamed for what it makes of them, and end the other runs."""
+    env = make(GymnasiumSpec(id="Corridor-v0"), [0, 1], 1, "cpu", workers=0)
+    actions = torch.full((2, 1, env.action_size), 0.5)
+    actions[1] = torch.nan
+    assert env.step(actions).next_obs.isfinite().all()
+    taken = env.pool.rows["actions"][:, 0]
+    np.testing.assert_array_equal(taken, [[0.5] * env.action_size, [0.0] * env.action_size])
+    env.close()

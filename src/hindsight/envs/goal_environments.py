@@ -97,6 +97,8 @@ class GoalEnvironments(Environment):
         """
         pool, index = self.pool, self._rows
         values = actions.detach().cpu().numpy().reshape(*index.shape, self.action_size)
+        if not np.isfinite(values).all():  # of a run that has diverged, and ends with its iteration
+            values = np.where(np.isfinite(values), values, 0)
         pool.rows["actions"][index, place_of(pool.rows)[index]] = values
         pool.do("step")
         next_obs, outcome = self._tensor("next_obs"), self._tensor("outcome")

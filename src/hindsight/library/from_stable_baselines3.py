@@ -223,6 +223,11 @@ def model_in(path: Path, env: str | None) -> Any:
         )
     with zipfile.ZipFile(path) as file:
         data = json.loads(file.read("data"))
+    if data.get("_last_original_obs") is not None:
+        raise SpecError(
+            f"{path}: was trained in a VecNormalize, which the file does not hold: load both with "
+            "Stable-Baselines3, and pass the model to evaluate_policy"
+        )
     package, name, *_ = f"{data['policy_class'].get('__module__')}..".split(".")
     if name == "common":  # the policies of PPO and A2C
         name = "ppo" if "clip_range" in data else "a2c"

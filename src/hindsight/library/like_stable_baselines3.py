@@ -142,6 +142,7 @@ class HerReplayBuffer:
         )
         # A second `learn` resets the environment without telling the buffer.
         self.buffer.cuts_jumps = True
+        self.buffer.cuts_terminate = not handle_timeout_termination  # as in `add`
         self.buffer.goals_have_axis = True
         parts = self.buffer.parts.items()
         self._discrete = [key for key, space in parts if isinstance(space, Discrete)]
@@ -190,11 +191,16 @@ class HerReplayBuffer:
             ValueError: a shape or type is wrong, or a number is not finite.
         """
         over = truth("done", done, (self.n_envs,))
+        if isinstance(infos, Mapping):
+            raise not_allowed("infos", "a dictionary", "a list of them, one each, is needed")
         name = "TimeLimit.truncated"
         cut = truth(name, [bool(info.get(name)) for info in infos], (self.n_envs,))
         terminated = over & ~cut if self.handle_timeout_termination else over
         obs, next_obs = self._of_env(obs), self._of_env(next_obs)
-        action = np.asarray(action).reshape(self.n_envs, *self.buffer.action_space.shape)
+        action, shape = np.asarray(action), (self.n_envs, *self.buffer.action_space.shape)
+        if action.size != prod(shape):
+            raise not_allowed("action", f"shape {action.shape}", f"it must be {shape}")
+        action = action.reshape(shape)
         info: Any = infos if self.copy_info_dict else {}
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
 
@@ -335,11 +341,6 @@ class HerReplayBuffer:
                 "The last trajectory in the replay buffer will be truncated: open episodes end now",
                 stacklevel=2,
             )
-        ring, row = self.buffer.ring, self.buffer.row
-        if not self.handle_timeout_termination:  # a cut counts as a termination, as in `add`
-            last = ring.rows[0, ring.elapsed[0] > 0, (ring.position - 1) % ring.n_slots]
-            last[:, [row.terminated, row.failed]] = 1
-            ring.rows[0, ring.elapsed[0] > 0, (ring.position - 1) % ring.n_slots] = last
         self.buffer.truncate_last_trajectory()
 
     def size(self) -> int:

@@ -771,6 +771,8 @@ class Model:
                 "and export take it"
             )
         file = PolicyFile.read(Path(path))
+        if hasattr(env, "num_envs"):  # the model keeps its own number
+            env, _ = of_vector(env)
         try:
             spec, rows = _cell_in(file, env)
             kind: Any = model_of(spec.algorithm.name)

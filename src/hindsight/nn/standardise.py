@@ -19,6 +19,8 @@ from hindsight.nn.mlp import Network
 
 #: Lower bound of the standard deviation, because some components of an observation are constant.
 LEAST = 0.01
+#: Deviation of a component that never varies, by its mean: below the resolution of float32.
+CONSTANT = 1e-8
 #: Bound of the standardised observations.
 CLIP = 5.0
 
@@ -69,14 +71,19 @@ class Standardiser:
         """Change networks in place, so that they take raw instead of standardised observations.
 
         They must be within `bounds`.  A network's inputs begin with the observation.  A stack has
-        several networks per run.
+        several networks per run.  What never varied was 0 to them, whatever its value: with a
+        weight, a large value's rounding would drown everything else.
         """
         size = self.shift.shape[-1]
+        deviation = (self.squares / max(self.count, 1)).sqrt()
+        constant = deviation <= CONSTANT * self.mean.abs()
         for network in networks:
             weight, bias = network.layers[0]
             each = len(weight) // len(self.shift)
-            shift, scale = (x.repeat_interleave(each, 0) for x in (self.shift, self.scale))
-            weight[..., :size] /= scale
+            shift, scale, none = (
+                x.repeat_interleave(each, 0) for x in (self.shift, self.scale, constant)
+            )
+            weight[..., :size] = (weight[..., :size] / scale).masked_fill(none, 0)
             bias -= (weight[..., :size] * shift).sum(-1).reshape(bias.shape)
 
     def select(self, runs: Tensor) -> None:

@@ -463,11 +463,13 @@ class ReplayBuffer:
         host = {"elapsed": self.elapsed, "oldest": self.oldest, "before": before, "left": left}
         saved = {name: torch.from_numpy(values.copy()) for name, values in host.items()}
         rows = self.rows[:, :, : len(self)].clone()
-        return saved | {"rows": rows, "position": self.position}
+        return saved | {"rows": rows, "position": self.position, "longest": self.longest}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore a `state_dict` of a buffer with the same sizes; ValueError if that fails."""
-        self.position = saved["position"]
+        self.position, self.longest = saved["position"], saved["longest"]
+        if type(self.longest) is not int or not 0 < self.longest <= self.n_slots:
+            raise ValueError(f"episodes of {self.longest} steps are not possible")
         self.rows[:, :, : len(self)] = saved["rows"]
         self.before[:, :, : len(self)] = saved["before"]
         self.left[:, :, : len(self)] = saved["left"]

@@ -245,6 +245,8 @@ class FieldBuffer(ABC):
         if index.ndim != 1 or index.dtype.kind not in "iu":
             wanted = "they must be the indexes of a sample"
             raise not_allowed("indexes", _described(index), wanted)
+        if isinstance(td_errors, Tensor):
+            td_errors = td_errors.detach().cpu()
         ring.update_priorities(index[None].astype(np.int64), np.reshape(td_errors, (1, -1)))
 
     @property

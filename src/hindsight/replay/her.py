@@ -8,7 +8,6 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -80,8 +79,22 @@ class Sample(NamedTuple):
     indexes: Array  # [sample], for `update_priorities`
 
 
-class Elsewhere(partial[Any]):
+class Elsewhere:
     """A method of an environment in another process, which an exception ends."""
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self.name, self.call = name, call
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            return self.call(*arguments)
+        except Exception as error:
+            many = "one goal" if isinstance(arguments[-1], Mapping) else "many goals at once"
+            raise ValueError(
+                f"{self.name}: failed for {many}, and ended the process of its environment "
+                f"({type(error).__name__}); an environment in this process shows why: "
+                "SyncVectorEnv, or Stable-Baselines3's DummyVecEnv"
+            ) from error
 
 
 class NotKept(dict[str, Any]):
@@ -115,15 +128,18 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
     if hasattr(env, "env_method"):  # a vector environment of Stable-Baselines3
         if not env.has_attr(name):
             return None
-        method = Elsewhere(lambda *arguments: env.env_method(name, *arguments, indices=[0])[0])
-        return method if hasattr(env, "remotes") else method.func
+
+        def method(*arguments: Any) -> Any:
+            return env.env_method(name, *arguments, indices=[0])[0]
+
+        return Elsewhere(name, method) if hasattr(env, "remotes") else method
     bare = getattr(env, "unwrapped", env)
     if hasattr(env, "num_envs") and hasattr(bare, "envs"):
         env = bare.envs[0]
     elif hasattr(env, "num_envs") and hasattr(bare, "call"):  # its environments are processes
         if not all(bare.call("has_wrapper_attr", name)):
             return None
-        return Elsewhere(lambda *arguments: bare.call(name, *arguments)[0])
+        return Elsewhere(name, lambda *arguments: bare.call(name, *arguments)[0])
     if hasattr(env, "has_wrapper_attr"):
         return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
     return getattr(env, name, None)
@@ -133,8 +149,14 @@ def takes_one(function: Callable[..., Any], goals: tuple[Array, Array, Sequence[
     """Whether a function is for one goal, not for many: it fails for three, or answers otherwise.
 
     goals: achieved and desired goals [n, ...] and infos [n], n > 0.
+
+    In another process, which a failure ends, this is not tried out: termination is asked for one
+    goal, as the environment does, and rewards for many, as long as these are as many.
     """
     n = batch_for(np.shape(goals[0])[1:])
+    if isinstance(function, Elsewhere):
+        first = (np.asarray(part)[[0] * n] for part in goals)
+        return function.name == "compute_terminated" or np.size(function(*first)) != n
     some = [0, *[len(goals[0]) // 2] * (n - 2), -1]
     achieved, desired, infos = (np.asarray(part)[some] for part in goals)
     desired[-1] = achieved[-1]
@@ -264,6 +286,8 @@ class HindsightReplayBuffer(FieldBuffer):
         self._state_columns = self._columns_before_and_after(self._state)
         #: Whether an open episode ends where an observation does not follow the last one.
         self.cuts_jumps = False
+        #: Whether an episode that is cut counts as terminated, instead of as cut by a time limit.
+        self.cuts_terminate = False
         #: Whether functions get discrete goals as [n, 1], as in Stable-Baselines3, instead of [n].
         self.goals_have_axis = False
         #: [env], whether an episode goes on that was cut into pieces, because it filled the buffer.
@@ -403,7 +427,8 @@ class HindsightReplayBuffer(FieldBuffer):
                     )
                 values[which + key] = given[key]
         for key in self._keys:
-            if infos is None or key not in infos:
+            # Of a vector environment, values that are not there are 0, and another key says so.
+            if infos is None or key not in infos or (shape and not np.all(infos.get(f"_{key}", 1))):
                 raise ValueError(f"info: {key!r} is missing, but info_keys names it")
             values[key] = infos[key]
         ring, width = self.ring, self.row.width
@@ -422,7 +447,7 @@ class HindsightReplayBuffer(FieldBuffer):
         self._complete(rows.reshape(-1, width), kept)
         if jumps is not None:
             warnings.warn(JUMPED, stacklevel=3)
-            ring.end_episodes(jumps[None])
+            self._cut(jumps)
         if self.infos is not None and kept is not None:
             slots = np.arange(ring.position, ring.position + rows.shape[1]) % ring.n_slots
             self.infos[:, slots] = kept.reshape(ring.n_envs, -1)
@@ -499,7 +524,16 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def truncate_last_trajectory(self) -> None:
         """End the open episodes as if a time limit had cut them, for example after a restart."""
-        self.ring.end_episodes()
+        self._cut(np.ones(self.ring.n_envs, bool))
+
+    def _cut(self, which: NDArray[np.bool_]) -> None:
+        """End the open episodes of environments `which` [env]."""
+        ring = self.ring
+        if self.cuts_terminate:
+            last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
+            for column in (self.row.terminated, self.row.failed):
+                last[which & (ring.elapsed[0] > 0), column] = 1
+        ring.end_episodes(which[None])
 
     def save(self, path: str | Path) -> None:
         """As `FieldBuffer.save`; ValueError if the buffer was made with `copy_infos=True`."""
@@ -509,6 +543,12 @@ class HindsightReplayBuffer(FieldBuffer):
                 "object; pickle the buffer, or use info_keys to keep only numbers"
             )
         super().save(path)
+
+    def load(self, path: str | Path) -> None:
+        """As `FieldBuffer.load`."""
+        super().load(path)
+        # Whether an episode goes on in its next piece is not saved.
+        self._in_pieces[:] = self.ring.longest < self.ring.n_slots
 
     def _complete(self, rows: Rows, infos: Array | None) -> None:
         """Fill in what of rows [n, width] depends on the environment's functions."""
@@ -564,9 +604,7 @@ class HindsightReplayBuffer(FieldBuffer):
         empty: type[dict[str, Any]] = dict if known else NotKept
         NotKept.reads = False
         if name not in self._takes_one and len(rows):
-            # A few steps are asked about one by one where trying out ends a process.
-            careful = name == "compute_terminated" and isinstance(function, Elsewhere)
-            self._takes_one[name] = careful or takes_one(function, goals())
+            self._takes_one[name] = takes_one(function, goals())
         try:
             if not self._takes_one.get(name):
                 return per_goal(name, function, goals(), len(rows))

@@ -120,6 +120,12 @@ def evaluate_run(
 def _actor(policy: Any, deterministic: bool) -> Actor:
     """Return a function, or a model's `predict`, as an actor; SpecError if it is neither."""
     if hasattr(policy, "predict"):
+        # Stable-Baselines3's evaluation gets observations from the model's VecNormalize.
+        around = getattr(policy, "get_vec_normalize_env", lambda: None)()
+        if around is not None:
+            return lambda obs: policy.predict(
+                around.normalize_obs(obs), deterministic=deterministic
+            )[0]
         return lambda obs: policy.predict(obs, deterministic=deterministic)[0]
     if not callable(policy):
         raise SpecError(
