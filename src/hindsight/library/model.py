@@ -288,18 +288,7 @@ class Model:
             theirs, bool(self.verbose) if progress is None else progress, not self.num_timesteps
         )
         folder = self.tensorboard_log if tensorboard is None else tensorboard
-        several = callback if isinstance(callback, Sequence) else [callback]
-        callbacks = [each for each in several if each is not None]
-        of_sb3: list[Any] = []
-        for i, each in enumerate(callbacks):
-            if hasattr(each, "on_step"):
-                of_sb3.append(each)
-                callbacks[i] = called_after(each, self, total_timesteps)
-            elif not callable(each):
-                raise SpecError(
-                    f"callback: {each!r} is not allowed; it must be a callable that takes the "
-                    "model, or a list of them"
-                )
+        callbacks, of_sb3 = self._callbacks(callback, total_timesteps)
         prepare_process(self.device)
         with ExitStack() as stack:
             if not self._learns.acquire(blocking=False):  # in another thread
@@ -317,17 +306,7 @@ class Model:
             runs = self._started()
             first, began = runs.env_steps, time.monotonic()
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
-            how, limit = self.spec.algorithm, self.spec.environment.step_limit
-            if isinstance(how, OffPolicySpec):
-                often = how.n_envs * how.train_freq
-                starts = max(how.learning_starts, how.n_envs * limit - 1) // often * often + often
-                if target < starts:
-                    warnings.warn(
-                        f"nothing is learned yet: the first update follows step {starts:,} "
-                        f"(learning_starts, train_freq, and an episode of up to {limit:,} in each "
-                        "environment)",
-                        stacklevel=2,
-                    )
+            self._warn_before_learning(target)
             # Schedules run from the very first step to the last step of this call.
             runs.spec = self.spec.model_copy(update={"steps": target})
             self._tested, self._test_seconds = first, 0.0
@@ -358,6 +337,38 @@ class Model:
             line = f"{runs.env_steps - first:,} steps of each run; evaluations of {episodes} "
             print(f"{line}episodes took {share:.0%} of the time", file=sys.stderr)
         return self
+
+    def _callbacks(
+        self, given: Callback | Sequence[Callback] | None, steps: int
+    ) -> tuple[list[Callback], list[Any]]:
+        """What to call after every iteration, and those of Stable-Baselines3 among them."""
+        several = given if isinstance(given, Sequence) else [given]
+        callbacks = [each for each in several if each is not None]
+        of_sb3: list[Any] = []
+        for i, each in enumerate(callbacks):
+            if hasattr(each, "on_step"):
+                of_sb3.append(each)
+                callbacks[i] = called_after(each, self, steps)
+            elif not callable(each):
+                raise SpecError(
+                    f"callback: {each!r} is not allowed; it must be a callable that takes the "
+                    "model, or a list of them"
+                )
+        return callbacks, of_sb3
+
+    def _warn_before_learning(self, target: int) -> None:
+        """Warn if no step is learned from up to the step `target`."""
+        how, limit = self.spec.algorithm, self.spec.environment.step_limit
+        if isinstance(how, OffPolicySpec):
+            often = how.n_envs * how.train_freq
+            starts = max(how.learning_starts, how.n_envs * limit - 1) // often * often + often
+            if target < starts:
+                warnings.warn(
+                    f"nothing is learned yet: the first update follows step {starts:,} "
+                    f"(learning_starts, train_freq, and an episode of up to {limit:,} in each "
+                    "environment)",
+                    stacklevel=3,
+                )
 
     def _must_be_whole(self) -> None:
         """Raise SpecError if an error ended the training within an iteration."""

@@ -6,7 +6,7 @@ Relabelling needs the rewards of other goals, and which goals would have ended t
 nothing, the key `terminates` must tell.  During training, every step is checked against the result.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ from hindsight.envs.gymnasium.trial import own_step_limit as own_step_limit  # f
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.gymnasium import Facts, GymnasiumSpec
-from hindsight.specs.spaces import Array, policy_inputs, policy_outputs, row_of
+from hindsight.specs.spaces import Actions, Array, policy_inputs, policy_outputs, row_of
 
 #: Usual names of a success test, a method of the environment or of its task.
 SUCCESS = ("_is_success", "is_success")
@@ -184,25 +184,7 @@ def find_facts(
     action, goal = policy_outputs(name, env.action_space), spaces["achieved_goal"]
     if _method(env, "compute_reward") is None:
         raise SpecError(f"{name} has no compute_reward, which returns the rewards of other goals")
-    try:
-        # Copied, because an environment may return arrays that its next step changes.
-        begun: Any = env.reset(seed=0)
-        if not isinstance(begun, tuple) or len(begun) != 2:
-            raise SpecError(f"{name}: reset must return two values, the observation and its info")
-        obs = deepcopy(begun[0])
-        stepped: Any = env.step(neutral(action))
-        next_obs, paid, ended, cut, info = stepped
-        for what, value in {"reward": paid, "terminated": ended, "truncated": cut}.items():
-            if np.ndim(value):
-                raise SpecError(
-                    f"{name}: its first step returned a {what} of shape {np.shape(value)}; it must "
-                    "be a single value"
-                )
-        next_obs, reward = deepcopy(next_obs), float(paid)
-    except SpecError:
-        raise
-    except Exception as error:
-        raise EnvironmentFailure.of(f"{name}: its first step failed", error) from error
+    obs, next_obs, reward, info = _first_step(name, env, action)
     for method, seen in (("reset", obs), ("step", next_obs)):
         _must_be_whole(f"{name}: the observation of its first {method}", seen, spaces)
     first = finite_row(obs, spaces, name)
@@ -213,16 +195,7 @@ def find_facts(
     rewards = OfGoals(
         f"{name}: compute_reward", partial(_method, name="compute_reward"), env, *step
     )
-    lines, alarms = [], []
-    if rewards.one_at_a_time:
-        lines.append(
-            "compute_reward takes one goal at a time, so 1,000 relabelled steps take "
-            f"{1e3 * rewards.seconds:.2g} s; training is faster if it accepts arrays of goals"
-        )
-    if rewards.reads_info:
-        lines.append(
-            "compute_reward reads info: its effect on a step's reward is kept under every goal"
-        )
+    lines, alarms = [*_notes_on(rewards)], []
     if not np.allclose(first, again, rtol=1e-4, atol=1e-6):
         lines.append(
             "reset(seed=0) does not repeat itself, so no evaluation can be repeated: seed what it "
@@ -279,21 +252,11 @@ def find_facts(
     else:
         test, ends, line = _ending(name, known, rewards, found)
         lines.append(line)
-    if found.starts:
-        begun, wanted = (np.stack(each) for each in zip(*found.starts, strict=True))
-        if (share := test(rewards(begun, wanted), begun, wanted)).any():
-            lines.append(
-                f"{share.sum()} of {len(share)} trial episodes began at their goal, where doing "
-                "nothing may count as success"
-            )
-    if found.moves_on:
-        lines.append(
-            "an episode went on after its success with another goal; success is that of its last "
-            "step (success=any: of any step)"
-        )
-    assert env.spec is not None and env.spec.max_episode_steps is not None
-    notes, named = (tuple(f"{name}: {line}" for line in some) for some in (lines, alarms))
+    lines += _notes_on_episodes(found, rewards, test)
+    assert env.spec is not None
     limit = env.spec.max_episode_steps
+    assert limit is not None
+    notes, named = (tuple(f"{name}: {line}" for line in some) for some in (lines, alarms))
     return GoalFacts(
         spaces=spaces,
         action=action,
@@ -306,6 +269,60 @@ def find_facts(
         success_test=test,
         instance=env,
     )
+
+
+def _first_step(
+    name: str, env: gym.Env[Any, Any], action: Actions
+) -> tuple[Mapping[str, Any], Mapping[str, Any], float, Mapping[str, Any]]:
+    """The observations around a neutral step, its reward and its info; raises as `find_facts`.
+
+    Observations are copied, because an environment may return arrays that its next step changes.
+    """
+    try:
+        begun: Any = env.reset(seed=0)
+        if not isinstance(begun, tuple) or len(begun) != 2:
+            raise SpecError(f"{name}: reset must return two values, the observation and its info")
+        obs = deepcopy(begun[0])
+        stepped: Any = env.step(neutral(action))
+        next_obs, reward, terminated, truncated, info = stepped
+        single = {"reward": reward, "terminated": terminated, "truncated": truncated}
+        for what, value in single.items():
+            if np.ndim(value):
+                raise SpecError(
+                    f"{name}: its first step returned a {what} of shape {np.shape(value)}; it must "
+                    "be a single value"
+                )
+        return obs, deepcopy(next_obs), float(reward), info
+    except SpecError:
+        raise
+    except Exception as error:
+        raise EnvironmentFailure.of(f"{name}: its first step failed", error) from error
+
+
+def _notes_on(rewards: OfGoals) -> Iterator[str]:
+    if rewards.one_at_a_time:
+        yield (
+            "compute_reward takes one goal at a time, so 1,000 relabelled steps take "
+            f"{1e3 * rewards.seconds:.2g} s; training is faster if it accepts arrays of goals"
+        )
+    if rewards.reads_info:
+        yield "compute_reward reads info: its effect on a step's reward is kept under every goal"
+
+
+def _notes_on_episodes(found: Evidence, rewards: OfGoals, test: SuccessTest) -> Iterator[str]:
+    """Lines about where trial episodes began and went on."""
+    if found.starts:
+        begun, wanted = (np.stack(each) for each in zip(*found.starts, strict=True))
+        if (share := test(rewards(begun, wanted), begun, wanted)).any():
+            yield (
+                f"{share.sum()} of {len(share)} trial episodes began at their goal, where doing "
+                "nothing may count as success"
+            )
+    if found.moves_on:
+        yield (
+            "an episode went on after its success with another goal; success is that of its last "
+            "step (success=any: of any step)"
+        )
 
 
 def _wrappers(name: str, env: Any) -> tuple[str, str]:
