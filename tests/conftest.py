@@ -18,7 +18,11 @@ LONGEST = (
     "workflow/test_pipeline.py",
     "workflow/test_published.py",
     "test_how_to_add.py",
-    "test_cli.py",
+    "nn/test_numba_cache.py",
+    "test_fingerprint.py",
+    "test_process.py",
+    "envs/test_others_code.py",
+    "pipeline/test_verify.py",
 )
 
 # As training does: a second thread of these small products would wait for the first, and take its
