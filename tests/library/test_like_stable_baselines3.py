@@ -349,9 +349,7 @@ def test_a_function_in_another_process_is_not_tried_out():
     assert torch.equal(samples.rewards, reached.all(1, keepdim=True).float() - 1)
     env.close()
     env = SubprocVecEnv([Failing] * 2)
-    with pytest.raises(
-        ValueError, match="compute_reward: failed for many goals at once, and "
-    ):
+    with pytest.raises(ValueError, match="compute_reward: failed for many goals at once, and "):
         small_model("SAC", env, learning_starts=20).learn(60)
 
 
