@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import SpecError
 
-if gymnasium.__version__.startswith("0."):
+if gymnasium.__version__.startswith(("0.", "1.0.")):
     raise SpecError(
-        f"hindsight needs gymnasium 1.0 or newer, but found {gymnasium.__version__}, which another "
-        "package may have asked for: pip install 'gymnasium>=1.0', in an environment of its own if "
+        f"hindsight needs gymnasium 1.1 or newer, but found {gymnasium.__version__}, which another "
+        "package may have asked for: pip install 'gymnasium>=1.1', in an environment of its own if "
         "that package needs the older one"
     )
 
