@@ -233,7 +233,7 @@ class Broken(Hovering):
 
 
 gym.register("Broken-v0", Broken, max_episode_steps=20)
-gym.register("Unlimited-v0", Broken)
+gym.register("BrokenForever-v0", Broken)
 
 
 @pytest.mark.parametrize(
@@ -706,7 +706,7 @@ def test_the_neutral_action_shows_a_limit_that_random_ones_do_not():
 )
 def test_a_faulty_environment_is_named_in_the_search_for_its_limit(how, error, said):
     with pytest.raises(error, match=said):
-        hovering("Unlimited-v0", how=how)
+        hovering("BrokenForever-v0", how=how)
 
 
 def test_what_is_missing_is_asked_at_once_and_in_time(monkeypatch, capsys):

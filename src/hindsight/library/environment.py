@@ -32,8 +32,10 @@ def environment_values(
     if not isinstance(env_kwargs, Mapping | None):
         raise SpecError(f"env_kwargs: {env_kwargs!r} is not allowed; it must be a dictionary")
     kwargs = dict(env_kwargs or {})
+    own = isinstance(env, str) and env in ENVIRONMENTS  # whose fields are checked
     for key, value in kwargs.items():
-        if _read_back({key: value}) is None:
+        kept = _read_back({key: value})
+        if kept is None or not (own or kept == {key: value}):
             raise SpecError(
                 f"env_kwargs: {key}={value!r} is not allowed, because a file cannot hold it; pass "
                 "a function that creates the environment instead"
@@ -81,19 +83,18 @@ def _of_instance(
 
 def _limit_of(env: gym.Env[Any, Any]) -> int | None:
     """Steps after which `gymnasium.make` or a TimeLimit truncates episodes; None: never."""
-    if env.spec is not None and env.spec.max_episode_steps is not None:
-        return env.spec.max_episode_steps
+    limits = [] if env.spec is None else [env.spec.max_episode_steps]
     while isinstance(env, gym.Wrapper):
         if isinstance(env, TimeLimit):
-            return env._max_episode_steps
+            limits.append(env._max_episode_steps)
         env = env.env
-    return None
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _read_back(values: dict[str, Any]) -> Any:
     """Return what a file would return of these values; None if it cannot hold them."""
     try:
-        return json.loads(json.dumps(values))
+        return json.loads(json.dumps(values, allow_nan=False))
     except (TypeError, ValueError):
         return None
 

@@ -56,8 +56,9 @@ def must_fit(observation: Any, spaces: Mapping[str, gymnasium.Space[Any]]) -> No
             )
         if values.dtype.kind not in "biuf" or not (np.abs(values) <= most).all():
             raise SpecError(f"observation: {key} must hold finite numbers, as float32 has them")
-        chosen = zip(values.reshape(-1, math.prod(shape)).T, choices(space) or (), strict=False)
-        if not all(np.isin(x, among).all() for x, among in chosen):
+        allowed = choices(space) or ()
+        chosen = values.reshape(-1, len(allowed)).T if allowed else ()
+        if not all(np.isin(x, among).all() for x, among in zip(chosen, allowed, strict=False)):
             raise SpecError(f"observation: {key} is {values}, which is not in its space {space}")
         batched.add(found[: len(found) - len(shape)])
     if len(batched) > 1:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from importlib.metadata import version
 from typing import Any, ClassVar, Literal, Self
 
@@ -177,7 +177,7 @@ class GymnasiumSpec(EnvironmentSpec):
     def facts(self) -> Facts:
         """Properties of the environment, which is made once per process to find them."""
         with others_code(self.called):
-            return _facts(self.model_dump_json())
+            return _facts(self)
 
     @property
     def called(self) -> str:
@@ -386,6 +386,8 @@ def _outdated(name: str, error: Exception) -> str:
 def _import(module: str, name: str) -> None:
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)  # the user's own environment may be here
+    if module.startswith(".") or not re.fullmatch(r"[\w.-]+", module):
+        raise SpecError(f"{name!r} is unknown: {module!r} is no module; give its name alone")
     if module not in sys.modules:
         note(name)
     before = {*gym.registry}
@@ -429,14 +431,20 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()).removesuffix(".")
 
 
-@cache
-def _facts(values: str) -> Facts:
-    spec = GymnasiumSpec.model_construct(**json.loads(values))
+#: The facts of specifications, and gymnasium's own of the environment, by the former as JSON.
+_found: dict[str, tuple[Any, Facts]] = {}
 
-    def make() -> gym.Env[Any, Any]:
-        env = spec.make()
-        _first.setdefault(values, env)
-        return env
 
-    facts: Facts = specs.trials().find_facts(spec.called, make, spec.terminates, spec.rest)
-    return facts
+def _facts(spec: GymnasiumSpec) -> Facts:
+    values, known = spec.model_dump_json(), gym.registry.get(spec.id.rpartition(":")[2])
+    if values not in _found or _found[values][0] is not known:  # or registered again
+        _first.pop(values, None)
+
+        def make() -> gym.Env[Any, Any]:
+            env = spec.make()
+            _first.setdefault(values, env)
+            return env
+
+        found = specs.trials().find_facts(spec.called, make, spec.terminates, spec.rest)
+        _found[values] = known, found
+    return _found[values][1]

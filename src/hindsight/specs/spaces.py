@@ -166,7 +166,9 @@ def policy_outputs(name: str, space: Space[Any]) -> Actions:
             f"{name}: actions must be a Box of floats, Discrete, MultiDiscrete or MultiBinary, not "
             f"{space}"
         )
-    if not space.is_bounded("both"):
+    with np.errstate(over="ignore"):
+        width = space.high.astype(np.float32) - space.low.astype(np.float32)
+    if not np.isfinite(width).all():
         raise SpecError(f"{name}: actions must have bounds, to which [-1, 1] is scaled")
     return space
 

@@ -6,12 +6,14 @@ Relabelling needs the rewards of other goals, and which goals would have ended t
 nothing, the key `terminates` must tell.  During training, every step is checked against the result.
 """
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -29,6 +31,7 @@ from hindsight.envs.gymnasium.goal_functions import (
 )
 from hindsight.envs.gymnasium.trial import (
     DISTANCES,
+    FIVE,
     SECONDS,
     Evidence,
     Tried,
@@ -40,7 +43,7 @@ from hindsight.envs.gymnasium.trial import (
 from hindsight.envs.gymnasium.trial import own_step_limit as own_step_limit  # for the specification
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import EnvironmentFailure, SpecError
-from hindsight.specs.gymnasium import Facts, GymnasiumSpec
+from hindsight.specs.gymnasium import Facts, GymnasiumSpec, TheOnlyOne
 from hindsight.specs.spaces import Actions, Array, policy_inputs, policy_outputs, row_of
 
 #: Usual names of a success test, a method of the environment or of its task.
@@ -50,11 +53,17 @@ WRITE = (
     "set terminates=goal or terminates=never, or write `def compute_terminated(self, "
     "achieved_goal, desired_goal, info): return ...` that returns True if a goal ends the episode"
 )
-#: Gymnasium's wrappers after which no function of goals gives a step's reward, and why.
-NOT_WITH_GOALS = {
+#: Gymnasium's wrappers that cannot be trained with, and why.
+NOT_ALLOWED = {
+    "ClipAction": "it takes away the bounds of actions: leave it out, as actions keep within them",
     "NormalizeReward": "it divides rewards by a running number, and those of new goals by none",
     "DelayObservation": "a step's reward is not that of the goal that it then shows",
 }
+#: Alarm of an environment whose copies draw the same numbers.
+ALIKE = (
+    "all of its copies begin alike, whatever the seed, so runs and environments would be the same: "
+    "draw from self.np_random, which reset(seed=...) seeds"
+)
 #: Steps by which an environment beneath its wrappers shows what it pays for.
 STEPS_BENEATH = 20
 #: Messages about the part of a reward that goals do not explain.
@@ -196,7 +205,7 @@ def find_facts(
         f"{name}: compute_reward", partial(_method, name="compute_reward"), env, *step
     )
     lines, alarms = [*_notes_on(rewards)], []
-    if not np.allclose(first, again, rtol=1e-4, atol=1e-6):
+    if not (repeats := np.allclose(first, again, rtol=1e-4, atol=1e-6)):
         lines.append(
             "reset(seed=0) does not repeat itself, so no evaluation can be repeated: seed what it "
             "really draws from, such as numpy.random.seed(seed) in its reset"
@@ -219,7 +228,18 @@ def find_facts(
     with ExitStack() as stack:
         other = env
         with suppress(Exception):  # there may be a single simulator
-            other = stack.enter_context(closing(make()))
+            other = make()
+        only = other is env or isinstance(other, TheOnlyOne)
+        if other.unwrapped is env.unwrapped and not only:
+            raise SpecError(
+                f"{name}: the same environment is returned each time, and two trainings or an "
+                "evaluation would play in it at once: pass the environment itself, or a function "
+                "that creates a new one"
+            )
+        if other is not env:
+            stack.enter_context(closing(other))
+        if not (repeats or only) and _begins_as(other, first, spaces):
+            alarms.append(ALIKE)
         watch = Constancy({"compute_reward": rewards, test.name: test.asks}, other)
         try:
             found = tried(other, best, watch, DISTANCES[:1] if told else DISTANCES)
@@ -284,6 +304,8 @@ def _first_step(
             raise SpecError(f"{name}: reset must return two values, the observation and its info")
         obs = deepcopy(begun[0])
         stepped: Any = env.step(neutral(action))
+        if not isinstance(stepped, tuple) or len(stepped) != 5:
+            raise SpecError(f"{name}: {FIVE}")
         next_obs, reward, terminated, truncated, info = stepped
         single = {"reward": reward, "terminated": terminated, "truncated": truncated}
         for what, value in single.items():
@@ -296,7 +318,17 @@ def _first_step(
     except SpecError:
         raise
     except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1].filename
+        if "to unpack" in str(error) and Path(gym.__file__).parent in Path(place).parents:
+            raise SpecError(f"{name}: {FIVE}") from error  # gymnasium's wrappers found out
         raise EnvironmentFailure.of(f"{name}: its first step failed", error) from error
+
+
+def _begins_as(
+    env: gym.Env[Any, Any], row: NDArray[np.float32], spaces: Mapping[str, Space[Any]]
+) -> bool:
+    """Whether an environment begins as another did, though with another seed."""
+    return np.array_equal(finite_row(env.reset(seed=1)[0], spaces), row)
 
 
 def _notes_on(rewards: OfGoals) -> Iterator[str]:
@@ -333,10 +365,11 @@ def _wrappers(name: str, env: Any) -> tuple[str, str]:
     changes = shows = ""
     while isinstance(env, gym.Wrapper):
         kind = type(env).__name__
-        if why := NOT_WITH_GOALS.get(kind):
+        if why := NOT_ALLOWED.get(kind):
             raise SpecError(f"{name}: {kind} is not allowed, because {why}")
-        changes = kind if isinstance(env, gym.wrappers.TransformReward) else changes
-        shows = kind if isinstance(env, gym.ObservationWrapper) else shows
+        changes = kind if isinstance(env, gym.RewardWrapper) else changes
+        of_make = isinstance(env, gym.wrappers.TimeLimit | gym.wrappers.OrderEnforcing)
+        shows = shows or ("" if of_make else kind)
         env = env.env
     return changes, shows
 
@@ -376,7 +409,7 @@ def finite_row(
     row = row_of(obs, spaces)
     if np.isfinite(row).all():
         return row
-    key = next(key for key in spaces if not np.isfinite(np.asarray(obs[key], float)).all())
+    key = next(x for x in spaces if not np.isfinite(np.asarray(obs[x]).astype(np.float32)).all())
     mask = "; to say which parts of a goal count, add zeros and ones to it" if "goal" in key else ""
     raise SpecError(
         f"{name and f'{name}: '}{key} is not finite: {obs[key]}; NaN and infinity are not allowed "
@@ -481,7 +514,13 @@ def _success_of(env: gym.Env[Any, Any], part: str, key: str) -> Callable[..., An
 
 
 def _is_dense(rewards: OfGoals, achieved: Array, desired: Array) -> bool:
-    return bool(np.ptp(rewards(*nearby(achieved, desired))) > 0)
+    """Whether rewards of goals between these [*goal] have more than two values."""
+    shares = np.append(0, np.geomspace(1e-6, 1, 25)).reshape(-1, *(1,) * achieved.ndim)
+    between = desired + shares * (achieved.astype(np.float64) - desired)
+    if not np.issubdtype(achieved.dtype, np.floating):
+        between = between.round()
+    goals = between.astype(achieved.dtype), np.stack([desired] * len(between))
+    return np.unique(rewards(*goals).round(6)).size > 2
 
 
 def _ending(

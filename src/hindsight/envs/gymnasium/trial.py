@@ -25,6 +25,8 @@ from hindsight.envs.gymnasium.goal_functions import Constancy, ReadsState
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.specs.spaces import Actions, Array, action_of
 
+#: What is said of a step that returns something else.
+FIVE = "step must return five values: observation, reward, terminated, truncated and info"
 #: Keys of a step's `info` that report success.
 SUCCESS_KEYS = ("is_success", "success")
 #: How an environment's own step limit is found: so many truncated episodes of one length, within
@@ -136,10 +138,7 @@ def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
                 f"{name}: failed after step {number} of a trial episode", error
             ) from error
         if len(result) != 5:
-            raise SpecError(
-                f"{name}: step must return five values: observation, reward, terminated, "
-                "truncated and info"
-            )
+            raise SpecError(f"{name}: {FIVE}")
         lengths += [number] if result[3] else []
         if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
             return None

@@ -329,6 +329,9 @@ class Pool:
 def _work(of: tuple[Any, ...], connection: Connection, parent: int) -> None:
     """The main loop of a worker: execute commands until told to end."""
     instances = Instances(*of)
+    # An environment that draws from it would draw the same in every worker.
+    slot, episode = instances.slots[instances.numbers[0]], 0
+    np.random.seed(episode_seed(slot, instances.purpose, episode) % 2**32)  # noqa: NPY002
     for which in SIGNALS:  # the main process handles interrupts
         signal.signal(which, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
