@@ -189,6 +189,7 @@ def test_a_diverged_run_fails_at_the_end_wherever_others_were_tested(tmp_path, w
     found = reduce_cell(load_cell(rewrite(path, rows, runs=runs))).runs
     ends = [0.0 if seed in which else 1.0 for seed in (0, 1)]
     assert found["final_evaluation_success"].tolist() == ends
+    assert (found["final_return"][which] == -1).all()  # as of a prey that is never caught
 
 
 def test_a_run_that_ended_early_without_a_reason(path):

@@ -66,6 +66,22 @@ def test_sign_flip_test_by_hand():
     # A sum of 0 is the least extreme one, whatever rounding leaves of it.
     assert statistics.sign_flip_test([0.5, 0.7, 0.9, -0.9, -0.5, -0.7]) == 1.0
     assert np.isnan(statistics.sign_flip_test([]))
+    hundredths = np.float32([50, 80, 40, 55]) / np.float32(100)
+    others = np.float32([15, 45, 40, 90]) / np.float32(100)
+    assert statistics.sign_flip_test(hundredths - others) == 1.0  # three sums are all 0.35
+
+
+def test_conditions_weigh_alike_however_many_seeds_they_have():
+    strata = [np.arange(8.0), np.full(5, 10.0)]
+    assert statistics.mean_over_conditions(strata)[0] == 6.75
+    value, low, high = statistics.share_over_conditions([np.ones(8), np.zeros(2)])
+    assert value == 0.5 and (low, high) == statistics.wilson(5, 10)
+    # Of equal numbers, these are the pooled ones.
+    equal = [np.array([0, 1, 1, 0, 1.0]), np.array([1, 1, 1, 0, 1.0])]
+    assert statistics.share_over_conditions(equal) == (0.7, *statistics.wilson(7, 10))
+    found = statistics.mean_over_conditions(equal)
+    assert found[1:] == pytest.approx(statistics.bootstrap(equal, statistics.mean))
+    assert np.isnan(statistics.mean_over_conditions([np.ones(4)])[1:]).all()
 
 
 def test_sign_flip_test_of_many_pairs_draws_and_is_reproducible():

@@ -11,7 +11,7 @@ import pytest
 from hindsight.analysis.best_level import scaled_curves
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.analysis.reduce import COLUMNS, reduce_cell
-from hindsight.analysis.summarise import _summary_row, read_table
+from hindsight.analysis.summarise import _summary_row, level_text, read_table
 from hindsight.figures.specs import names_there
 from hindsight.figures.tables import early_success
 from hindsight.specs.cell import CellSpec
@@ -217,13 +217,33 @@ def test_the_printed_window_is_episodes_126_to_150():
     episodes = np.arange(1, 201)
     inside = (episodes >= 126) & (episodes <= 150)
     rows = pd.concat(
-        pd.DataFrame({"arm": "x", "seed": seed, "env_steps": 50 * episodes,
-                      "episode_success": np.where(inside, 0.5 * seed, 1.0)})
-        for seed in range(2)
+        pd.DataFrame({"arm": "x", "level": "", "condition": task, "seed": seed,
+                      "env_steps": 50 * episodes,
+                      "episode_success": np.where(inside, 0.5 * seed + 0.25 * (task == "b"), 1.0)})
+        for seed in range(2) for task in "ab"
     )  # fmt: skip
     short = rows[(rows["env_steps"] <= 140 * 50)].assign(arm="short")
     found = early_success(pd.concat([rows, short]).sample(frac=1, random_state=0))
-    assert found.to_dict() == {("x", 0): 0.0, ("x", 1): 0.5}
+    expected = {("x", "", task, seed): 0.5 * seed + 0.25 * (task == "b")
+                for seed in range(2) for task in "ab"}  # fmt: skip
+    assert found.to_dict() == expected
+
+
+def test_levels_that_differ_little_have_texts_of_their_own():
+    texts = {level_text({"learning_rate": 0.01 + i * 1e-8}) for i in range(3)}
+    assert len(texts) == 3
+    assert level_text({"learning_rate": 0.003, "k": 4}) == "learning_rate=0.003, k=4"
+
+
+def test_an_arm_may_have_any_name(tmp_path):
+    path = tmp_path / "table.csv"
+    names = ["None", "NA", "1", "nan"]
+    pd.DataFrame({"arm": names, "level": "", "value": [1.0, np.nan, 2.0, np.inf]}).to_csv(
+        path, index=False
+    )
+    table = read_table(path)
+    assert table["arm"].tolist() == names and table["level"].tolist() == [""] * 4
+    np.testing.assert_array_equal(table["value"], [1.0, np.nan, 2.0, np.inf])
 
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")

@@ -243,7 +243,8 @@ NOT_SHOWN = [
     ({"vary": RATES}, {"kind": "learned", "arms": ["her"], "title": "{0}"}, "none of the leve"),
     ({"arms": {"her": HER, "a": PPO, "b": PPO | {"keys": {"gamma": 0.5}}}},
      {"kind": "intervals", "measures": ["gain"], "rows": ["place"]}, "over one baseline, not 2"),
-    ({"arms": {"her": HER}, "vary": WORDS}, {"kind": "along", "x": "strategy", "measures": ["m_c"]},
+    ({"arms": {"her": HER}, "vary": WORDS},
+     {"kind": "along", "x": "strategy", "measures": ["solved"]},
      "x: 'final' is no number; kind: intervals shows words"),
     ({"vary": RATES | {"gamma": [0.1, 0.9]}},
      {"kind": "along", "x": "learning_rate", "measures": ["tests_at_end"], "rows": []},
@@ -253,8 +254,40 @@ NOT_SHOWN = [
      "no line, row or column is for the levels of 'learning_rate'"),
     ({"vary": RATES}, {"kind": "along", "x": "learning_rate", "measures": ["m_c"],
                        "mark_best": True, "rows": []}, "mark_best: no row or column is for the"),
+    ({}, {"kind": "curves", "lines": "spawn"}, "no line, row or column is for the arms"),
+    ({}, {"kind": "curves", "rows": [], "columns": "arm"}, "column is for each spawn"),
+    ({"tasks": TASKS | {"More": {"id": "BitFlipping-v0", "n_bits": 3}}},
+     {"kind": "curves", "measures": ["success"], "rows": [], "columns": "arm"}, "is for the tasks"),
+    ({"vary": WORDS}, {"kind": "intervals", "measures": ["m_c"], "rows": ["strategy"]}, "in numb"),
+    ({"vary": RATES, "tasks": TASKS}, {"kind": "along", "x": "learning_rate", "measures": ["m_c"]},
+     "an M_c is of returns in predator-prey"),
+    ({"arms": {"her": HER}}, {"kind": "intervals", "measures": ["goal_moves"], "rows": ["place"]},
+     "no arm is a baseline"),
     ({}, {"kind": "curves", "roles": ["reference"]}, "roles: 'reference' is unknown; choose"),
 ]  # fmt: skip
+
+
+HIGHEST = {"highest": {"tie": 0.02, "column": "coarse_max_median_return", "experiment": "mine"}}
+GAIN = {"difference": {"column": "success_auc", "experiment": "mine"}}
+#: An experiment's keys, what a claim measures of it, and what is said.
+NOT_MEASURED = [
+    ({"tasks": TASKS}, HIGHEST, "highest is of returns in predator-prey"),
+    ({"vary": RATES}, HIGHEST, "levels of 'learning_rate' would count as seeds"),
+    ({"arms": {"her": HER, "a": PPO, "b": PPO | {"keys": {"gamma": 0.5}}}}, GAIN,
+     "each baseline would count as seeds of one arm"),
+    ({}, {"difference": {"column": "seed", "experiment": "mine"}}, "that every run has: 'seed'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "measure", "said"), NOT_MEASURED)
+def test_a_claim_that_an_experiment_cannot_answer_is_refused(keys, measure, said):
+    mine = {"title": "Mine", "figures": "mine", "arms": {"her": HER, "ppo": PPO}, **keys}
+    own = load(ROOT / "config.yaml", {"experiments": {"mine": mine}, "select": {"mine": {}}})
+    values = apart(values_of(MEHER.read_text(encoding="utf-8"), str(MEHER)))
+    (rule,) = [claim["rule"] for name, claim in values["claims"].items() if name == "M5a"]
+    values["claims"]["M5a"] |= {"measure": measure, "choices": {}, "networks": {}, "rule": rule}
+    with pytest.raises(SpecError, match=re.escape(said)):
+        must_fit(own, papers={MEHER: validated(Paper, values)})
 
 
 @pytest.mark.parametrize(("keys", "figure", "said"), NOT_SHOWN)

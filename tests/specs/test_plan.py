@@ -226,7 +226,7 @@ def test_what_is_replaced_need_not_fit_other_presets():
     must_fit(config)
     assert len(Plan.of(config).cells) == 1
     assert load(CONFIG, {"preset": "large", "experiments": {"s_ratio": own}}).size
-    with pytest.raises(SpecError, match=r"presets.laptop.select.s_ratio.levels.s_ratio: .* is unk"):
+    with pytest.raises(SpecError, match=r"presets.laptop.select.s_ratio.fidelities: .* is unkn"):
         load(CONFIG, {"preset": "laptop", "experiments": {"s_ratio": own}})
 
 
@@ -253,6 +253,36 @@ def test_a_key_that_varies_without_effect_is_refused():
         config = load(CONFIG, {"experiments": {"mine": mine}, "select": {"mine": {}}})
         with pytest.raises(SpecError, match=said) if said else nullcontext():
             Plan.of(config)
+
+
+def test_a_key_of_an_arm_without_effect_is_refused():
+    """Unlike one that has an effect in another fidelity than the preset's."""
+    for keys, said in (
+        (
+            {"sigma_final": 0.3},
+            r"experiments.mine, PPO-HER, random static: sigma_final=0.3 has no ef",
+        ),
+        ({"sigma_final": 0.3, "exploration": "annealed"}, ""),
+        ({"failures": "targeted", "s_ratio": 0.5}, ""),
+    ):
+        arms = {"PPO-HER": {"her": "final", "keys": keys}}
+        both = ["released", "described"]
+        mine = {"title": "Mine", "figures": "mine", "arms": arms, "fidelities": both}
+        select = {"mine": {"fidelities": ["released"]}}
+        config = load(CONFIG, {"experiments": {"mine": mine}, "select": select})
+        with pytest.raises(SpecError, match=said) if said else nullcontext():
+            Plan.of(config)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"), [({"preys": ["repel"]}, "preys"), ({"fidelities": ["described"]}, "fid")]
+)
+def test_every_row_of_a_selection_names_something(row, said):
+    place = {"spawns": ["random"], "preys": ["static"]}
+    arms = {"PPO-HER": {"her": "final"}}
+    mine = {"title": "Mine", "figures": "mine", "arms": arms, "conditions": place}
+    with pytest.raises(SpecError, match=rf"select.mine.{said}.*is unknown; choose from"):
+        load(CONFIG, {"experiments": {"mine": mine}, "select": {"mine": [{}, row]}})
 
 
 MINE = {

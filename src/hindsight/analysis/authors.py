@@ -43,6 +43,8 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
         at = last * np.arange(1, CHECKPOINTS + 1) / CHECKPOINTS
         own = select(curves, ROLES[arm], fidelity="released")
         own = own[own["condition"] == condition] if size == network else own[:0]
+        if own["env_steps"].max() < last / 2:  # too short a training to compare
+            own = own[:0]
         runs = [r[["env_steps", "return_mean"]].to_numpy(float) for _, r in own.groupby("seed")]
         row = {
             "condition": condition, "arm": arm, "network": size, "theirs": len(theirs),

@@ -151,14 +151,17 @@ def _tested_on_grid(cell: Cell) -> Cell:
 def _failing_once_diverged(cell: Cell) -> Cell:
     """Add rows in which every episode fails to diverged runs, up to the budget.
 
-    The return is the lowest of any run of the cell, the success rate is 0, and the time stays what
-    it was. The other columns are NaN.
+    The return is -1 in predator-prey, else the lowest of any run of the cell. The success rate is
+    0, and the time stays what it was. The other columns are NaN.
     """
     every = int(cell.training["env_steps"].min())
     if cell.budget // every > MOST_ROWS:
         raise ResultError(f"{cell.path}: {cell.budget:,} steps are too many")
     grid = np.arange(every, cell.budget + 1, every)
     worst = np.nanmin(cell.training["return_mean"])
+    environment = cell.metadata["spec"].get("environment", {})
+    if environment.get("id", PAPERS_ENVIRONMENT) == PAPERS_ENVIRONMENT:
+        worst = -1.0  # the prey is never caught
     found = []
     # Also at the end of the budget, where none was tested if the others ended early.
     tested = np.union1d(cell.tests["env_steps"], grid[-1:])

@@ -46,9 +46,12 @@ def _row(levels: Sequence[Reduced]) -> tuple[Key, Array]:
     ]
     draws = metrics.sensitivity(np.stack(resampled, axis=-1))
     low, high = statistics.percentile_interval(draws, n_seeds)
+    found = float(metrics.sensitivity(tops))
+    if len(levels) < 2:  # the others are missing
+        found = low = high = float("nan")
     row = {
         "best": tops.max(), "worst": tops.min(),
-        "sensitivity_percent": float(metrics.sensitivity(tops)), "low": low, "high": high,
+        "sensitivity_percent": found, "low": low, "high": high,
         "n_levels": len(levels), "n_conditions": 1, "n_seeds": n_seeds,
     }  # fmt: skip
     return row, draws

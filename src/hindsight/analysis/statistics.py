@@ -78,6 +78,13 @@ def mean_over_conditions(strata: Sequence[ArrayLike]) -> tuple[float, float, flo
     return float(np.mean([values.mean() for values in arrays])), *interval
 
 
+def share_over_conditions(strata: Sequence[ArrayLike]) -> tuple[float, float, float]:
+    """Return the mean of shares, conditions weighing alike, and Wilson's interval of all runs."""
+    arrays = [np.asarray(values, dtype=np.float64) for values in strata]
+    value, n = float(np.mean([values.mean() for values in arrays])), sum(map(len, arrays))
+    return value, *wilson(round(value * n), n)
+
+
 @lru_cache(maxsize=8)  # most cells have the same number of seeds
 def _drawn(sizes: tuple[int, ...], draws: int) -> list[NDArray[np.int64]]:
     """Return resampled positions `[draw, size]` for strata of these sizes."""
@@ -154,8 +161,8 @@ def sign_flip_test(differences: ArrayLike) -> float:
     if n == 0:
         return float("nan")
     sums = np.abs(_signs(n) @ differences)
-    # Equal sums, added in another order, differ by rounding.
-    threshold = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
+    # Equal sums, added in another order, differ by rounding: cells hold hundredths in float32.
+    threshold = abs(differences.sum()) - 1e-6 * np.abs(differences).sum()
     return float(np.mean(sums >= threshold))
 
 

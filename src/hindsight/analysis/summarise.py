@@ -308,9 +308,8 @@ def aggregate(runs: pd.DataFrame, keys: list[str]) -> list[Key]:
         values = [frame["final_evaluation_return"].to_numpy() for frame in strata]
         for name in SPREAD:
             row |= _spread(name, values, f"{name}_return", f"{name}_return")
-        solved = int(group["solved"].sum())
-        row["solved_share"] = solved / len(group)
-        row["solved_low"], row["solved_high"] = statistics.wilson(solved, len(group))
+        share = statistics.share_over_conditions([frame["solved"].to_numpy() for frame in strata])
+        row["solved_share"], row["solved_low"], row["solved_high"] = share
         rows.append(row)
     return rows
 
@@ -356,7 +355,9 @@ def read_table(
         there = pq.read_schema(path).names
         found = [name for name in columns or there if name in there]
         return pd.read_parquet(path, columns=found, filters=own).reindex(columns=columns)
-    table = pd.read_csv(path, dtype={"level": str})
+    # An arm may be named None or 1.
+    text = dict.fromkeys(("arm", "baseline", "role", "level", "condition", "task"), str)
+    table = pd.read_csv(path, dtype=text, keep_default_na=False, na_values=[""])
     if "level" in table:
         table["level"] = table["level"].fillna("")
     return table[table["fidelity"] == fidelity].reset_index(drop=True) if fidelity else table
@@ -364,7 +365,8 @@ def read_table(
 
 def level_text(level: dict[str, Any]) -> str:
     """Return a level as text: `learning_rate=0.003`, `strategy=future, k=4`, or ``."""
-    return ", ".join(f"{k}={v}" if isinstance(v, str) else f"{k}={v:g}" for k, v in level.items())
+    texts = {k: v if isinstance(v, str) else f"{v:.12g}" for k, v in level.items()}
+    return ", ".join(f"{k}={text}" for k, text in texts.items())
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:

@@ -103,7 +103,7 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
         float(means.mean()), *statistics.percentile_interval(replicates, n_seeds),
         *statistics.bootstrap([means], statistics.mean), detectable(replicates, n_seeds),
         len(means), n_seeds,
-        int((means > 0).sum()), int((means < 0).sum()),
+        int((means > 0).sum()), int((means < 0).sum()), int((means == 0).sum()),
         conditions=values.groupby(level=CONDITION).mean().to_dict(),
     )  # fmt: skip
     return replace(found, **more)

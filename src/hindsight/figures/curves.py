@@ -80,10 +80,10 @@ def _over_seeds(seeds: list[Array]) -> Curve:
     return Curve(grid, middle, low, high, seeds)
 
 
-def _values_of(found: Mapping[tuple[str, Key], Curve], measured: str) -> Iterator[Array]:
-    """The values of every run of a column's curves."""
-    for (column, _), curve in found.items():
-        if column == measured:
+def _values_of(found: Mapping[tuple[Measure, Key], Curve], measure: Measure) -> Iterator[Array]:
+    """The values of every run of a measure's curves."""
+    for (other, _), curve in found.items():
+        if other == measure:
             yield from (run[:, 1] for run in curve.seeds)
 
 
@@ -97,7 +97,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     unit, x_label = _scale_x(own, drawn)
     drawn = {key: curve.in_units(unit) for key, curve in drawn.items()}
     # Before anything is drawn, so that matplotlib does not fit the axes to each line again.
-    limits = {measure: panels.limits_for(measure, _values_of(found, measure.column))
+    limits = {measure: panels.limits_for(measure, _values_of(found, measure))
               for measure in (panel.measure for panel in own.panels)}  # fmt: skip
     for first, *_ in panels.sharing(own.panels, "y"):
         style.scale(first.ax, limits[first.measure], log=first.measure.log)
@@ -110,15 +110,14 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         faint = max(0.18 if few else 0.07, 8.0 / (max(len(panel.lines), 1) * counts))
         for order, (name, entries) in enumerate(panel.lines.items()):
             key, look = key_of(entries[0]), own.looks[name]
-            if (curve := drawn.get((panel.measure.column, key))) is not None:
+            if (curve := drawn.get((panel.measure, key))) is not None:
                 _draw_seeds(panel.ax, curve, look, min(0.6, faint))
                 _record(panel, called(spec.lines, name), spec.x, curve.in_units(1 / unit))
                 shown = replace(look, marker="none") if own.many else look
                 _draw_median(panel.ax, curve, shown, order, band=few)
                 dotted = few and limits[panel.measure] is not None
                 marks |= _mark_end(panel.ax, curve, look, ended.get(key, ""), few=dotted)
-        here = {key: curve for (column, key), curve in found.items()
-                if column == panel.measure.column}  # fmt: skip
+        here = {key: curve for (measure, key), curve in found.items() if measure == panel.measure}
         _note_absent(panel, here.keys(), unlike)
         seeds[panel.ax] = _seeds(panel, here)
     if len(set(seeds.values()) - {""}) > 1:  # else the subtitle says all
@@ -141,15 +140,15 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     return panels.finished(tables, own, words, x_label, keys, more)
 
 
-def _read(tables: Tables, own: Grid) -> dict[tuple[str, Key], Curve]:
-    """Return every curve that the panels may show, by the measure's column and the cell."""
+def _read(tables: Tables, own: Grid) -> dict[tuple[Measure, Key], Curve]:
+    """Return every curve that the panels may show, by the measure and the cell."""
     x, wanted = own.spec.x, {key_of(e) for panel in own.panels for e in panel.entries}
     found = {}
     for measure in (MEASURES[name] for name in own.spec.measures):
         rows = tables.read(f"{measure.table}.parquet", ["seed", x, measure.column])
         for key, piece in by_condition(rows).items():
             if key in wanted and (curve := curve_of(piece, x, measure)) is not None:
-                found[measure.column, key] = curve
+                found[measure, key] = curve
     return found
 
 
@@ -173,7 +172,7 @@ def _ended(tables: Tables) -> dict[Key, str]:
     }
 
 
-def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, str]:
+def _scale_x(own: Grid, drawn: Mapping[tuple[Measure, Key], Curve]) -> tuple[float, str]:
     """Set the x axes of all panels, up to the end of the last line; return the unit and the label.
 
     The axes are logarithmic if many lines end early.
@@ -184,7 +183,7 @@ def _scale_x(own: Grid, drawn: Mapping[tuple[str, Key], Curve]) -> tuple[float, 
     log = bool(longest > EARLY * np.quantile(ends, 0.25))
     label = f"{what} ({named})"
     for group in panels.sharing(own.panels, "x"):
-        keys = {(p.measure.column, key_of(e)) for p in group for e in p.entries}
+        keys = {(p.measure, key_of(e)) for p in group for e in p.entries}
         here = [drawn[key] for key in keys if key in drawn] or list(drawn.values())
         high = max(curve.end for curve in here) / unit
         first = min(curve.x[0] for curve in here) / unit

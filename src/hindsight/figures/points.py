@@ -68,9 +68,8 @@ def _pooled(measure: Measure, cells: Sequence[Array]) -> Spread:
         mean, n = float(middle.mean()), len(cells)
         below, above = (np.sqrt(((bound - middle) ** 2).sum()) / n for bound in (low, high))
         return mean, float(mean - below), float(mean + above)
-    if measure.centre == "share":  # of all runs
-        whole = np.concatenate(cells)
-        return float(whole.mean()), *statistics.wilson(int(whole.sum()), whole.size)
+    if measure.centre == "share":
+        return statistics.share_over_conditions(cells)
     return statistics.mean_over_conditions(cells)
 
 

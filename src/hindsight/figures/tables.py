@@ -53,17 +53,19 @@ class Tables:
     def runs(self, measure: Measure) -> pd.DataFrame:
         """Return a row per run, with the measure as `value`."""
         key = [*CELL, "role", "seed"]
-        found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column, "end_step"])
+        found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column])
         if measure.table == "evaluations":  # the mean over training
             means = found.groupby(key, sort=False)[measure.column].mean()
             found = means.reset_index()
         if measure.column == "early_success":
             rows = self.read("seed_curves.parquet", ["seed", "env_steps", "episode_success"])
             early = early_success(rows).rename("early_success").reset_index()
-            found = found.drop(columns="early_success").merge(early, on=["arm", "seed"])
+            found = found.drop(columns="early_success").merge(early, on=[*CELL, "seed"])
         value = found[measure.column].astype(float)
         if measure.column == "learn_step":  # a run that never learns counts as its budget
-            value = value.fillna(found["end_step"])
+            budgets = {key_of(entry): entry["steps"] for entry in self.plan["entries"]}
+            cells = found[CELL].itertuples(index=False, name=None)
+            value = value.fillna(pd.Series([budgets[cell] for cell in cells], found.index))
         found = found[key].assign(value=value / measure.unit).dropna(subset=["value"])
         if measure.role:
             found = found[found["role"] == measure.role]
@@ -77,14 +79,15 @@ class Tables:
 
 
 def early_success(rows: pd.DataFrame) -> pd.Series:
-    """Return the success rate over episodes 126 to 150, by arm and seed.
+    """Return the success rate over episodes 126 to 150, by cell and seed.
 
     Runs with fewer episodes are left out. `rows` are those of seed_curves.parquet, one per episode.
     """
-    rows = rows.sort_values(["arm", "seed", "env_steps"])
-    episode = rows.groupby(["arm", "seed"], sort=False).cumcount() + 1
+    run = [*CELL, "seed"]
+    rows = rows.sort_values([*run, "env_steps"])
+    episode = rows.groupby(run, sort=False).cumcount() + 1
     window = rows[(episode > NOTEBOOK_EPISODES - NOTEBOOK_LAST) & (episode <= NOTEBOOK_EPISODES)]
-    runs = window.groupby(["arm", "seed"], sort=False)["episode_success"]
+    runs = window.groupby(run, sort=False)["episode_success"]
     return runs.mean()[runs.count() == NOTEBOOK_LAST]
 
 

@@ -235,15 +235,20 @@ def _diverged(tables: Path, plans: Sequence[dict[str, Any]]) -> Notes:
 
 def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the size of the runs in words; the number of seeds may differ by experiment."""
-    preset = plans[0]["preset"]
+    presets = [plan["preset"] for plan in plans]
     seeds = sorted({e["seeds"] for plan in plans for e in plan["entries"]})
-    return {
-        "network": network_note(preset["hidden"]).removeprefix("network "),
-        "seeds": ", ".join(map(str, seeds)),
-        "environment steps of a run, at most": present.count(preset["steps"]),
-        "a run ends early at": f"{preset['early_end']} × the first perfect hundred episodes"
+    networks = dict.fromkeys(network_note(preset["hidden"]) for preset in presets)
+    ends = dict.fromkeys(
+        f"{preset['early_end']} × the first perfect hundred episodes"
         if preset.get("early_end")
-        else "never",
+        else "never"
+        for preset in presets
+    )
+    return {
+        "network": ", ".join(each.removeprefix("network ") for each in networks),
+        "seeds": ", ".join(map(str, seeds)),
+        "environment steps of a run, at most": present.count(max(x["steps"] for x in presets)),
+        "a run ends early at": " or ".join(ends),
     }
 
 

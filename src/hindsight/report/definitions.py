@@ -40,6 +40,8 @@ TEXTS, COUNTS = ("value", "wide"), ("n_conditions", "n_seeds", "ahead", "behind"
 #: Columns without a value for runs that never get there, those that go by the return, and of words.
 NEVER = {"learn_step", "learn_minutes", "solve_step", "switch_step"}
 LEARNED, OF_WORDS = {"learn_step", "learn_minutes"}, {"ended"}
+#: Measures of claims that go by returns, which are from -1 to 1 in predator-prey only.
+OF_RETURNS = {"highest", "first"}
 #: A place in a file, the names there, and those that are allowed.
 Names = tuple[str, Iterable[Any], Iterable[Any]]
 
@@ -95,7 +97,7 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         yield from _figure(where, spec, FACETS | keys | experiment.vary.keys(), document)
         yield f"{where}.x", [spec.x] * (spec.kind == "along"), experiment.vary
         _must_show(where, spec, experiment, document)
-        yield f"{where}.roles", spec.roles, [arm.role for arm in experiment.arms.values()]
+        yield f"{where}.roles", spec.roles, {arm.role for arm in experiment.arms.values()}
         values = experiment.vary | {"arm": (*experiment.arms,)}
         for key, value in [spec.alone] if spec.alone and spec.alone[0] in values else []:
             yield f"{where}.alone", [value], values[key]
@@ -109,18 +111,25 @@ def _must_show(where: str, spec: FigureSpec, experiment: Experiment, document: D
         name: document.measures[name] for name in spec.measures if name in document.measures
     }
     learned = [name for name, measure in measures.items() if measure.column in LEARNED]
-    others = [task for task, of in experiment.tasks.items()
-              if of.get("id", PAPERS_ENVIRONMENT) != PAPERS_ENVIRONMENT]  # fmt: skip
+    others = _foreign(experiment)
     if others and (learned or spec.kind == "learned"):
         what = f"measures: {learned[0]!r}" if learned else "kind: 'learned'"
         raise ValueError(f"{where}.{what} goes by a return of 0.8, which is of predator-prey only")
     if spec.kind == "learned" and experiment.vary:
         raise ValueError(f"{where}.kind: 'learned' shows arms, and none of the levels that vary")
     baselines = [name for name, arm in experiment.arms.items() if arm.role == "baseline"]
-    if len(baselines) > 1 and any(measure.over for measure in measures.values()):
+    if len(baselines) != 1 and any(measure.over for measure in measures.values()):
         raise ValueError(f"{where}.measures: a gain is over one baseline, not {len(baselines)}")
-    if any(measure.table == "m_c" for measure in measures.values()) and len(experiment.vary) != 1:
-        raise ValueError(f"{where}.measures: an M_c is of one key that varies")
+    there = {arm.role for arm in experiment.arms.values()}
+    for role in {measure.role for measure in measures.values()} - {None, *there}:
+        raise ValueError(f"{where}.measures: no arm is a {role}")
+    levels = [x for varied in experiment.vary.values() for x in varied]
+    numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in levels)
+    if any(measure.table == "m_c" for measure in measures.values()):
+        if len(experiment.vary) != 1 or not numbers:
+            raise ValueError(f"{where}.measures: an M_c is of one key that varies, in numbers")
+        if others:
+            raise ValueError(f"{where}.measures: an M_c is of returns in predator-prey")
     apart = {*spec.rows, spec.columns, spec.lines, *spec.alone[:1]}
     if spec.kind == "along":
         apart.add(spec.x)
@@ -131,9 +140,22 @@ def _must_show(where: str, spec: FigureSpec, experiment: Experiment, document: D
             raise ValueError(f"{where}: no line, row or column is for the levels of {key!r}")
     roles = spec.roles or get_args(Role)
     shown = [name for name, arm in experiment.arms.items() if arm.role in roles]
+    names = spec.arms or shown
     panels = {*spec.rows, spec.columns}
-    if spec.mark_best and len(spec.arms or shown) > 1 and not panels & {"arm", "line"}:
+    if spec.mark_best and len(names) > 1 and not panels & {"arm", "line"}:
         raise ValueError(f"{where}.mark_best: no row or column is for the arms")
+    if spec.kind in TABLES and not apart & {"arm", "line"}:
+        keys = [experiment.arms[name].keys for name in names]
+        if len({str([own.get(key) for key in sorted(apart)]) for own in keys}) < len(keys):
+            raise ValueError(f"{where}: no line, row or column is for the arms")
+    if spec.kind == "curves":
+        of = experiment.conditions or Conditions()
+        task = len(experiment.tasks) > 1 and not apart & {"task", "place", "prey"}
+        both = {"spawn": of.spawns, "prey": of.preys} if not experiment.tasks else {}
+        pooled = [name for name, x in both.items() if len(x) > 1 and not apart & {name, "place"}]
+        if (task or pooled) and len(spec.places) != 1:
+            what = "the tasks" if task else f"each {pooled[0]}"
+            raise ValueError(f"{where}: no line, row or column is for {what}")
 
 
 def _figure(where: str, spec: FigureSpec, facets: set[str], document: Document) -> Iterator[Names]:
@@ -201,12 +223,39 @@ def _claims(config: Config, paper: Paper) -> Iterator[Names]:
                 experiment = config.experiments[given["experiment"]]
                 roles = {arm.role for arm in experiment.arms.values()}
                 yield f"{at}.experiment: a role of its arms", get_args(Role)[:2], roles
+                yield (
+                    f"{at}.rivals: a role of its arms",
+                    _given(given.get("rivals", {}), "role"),
+                    roles,
+                )
                 vary = experiment.vary
                 yield f"{at}.key", _given(given, "key"), vary
+                _must_be_measurable(at, measure, given, experiment)
                 if measure == "difference":
-                    whole = {*COLUMNS["runs"]} - NEVER - OF_WORDS
+                    whole = {*COLUMNS["runs"]} - NEVER - OF_WORDS - {"seed"}
                     yield f"{at}: a column that every run has", _given(given, "column"), whole
                     yield f"{at}: a column", _given(given, "once"), COLUMNS["runs"]
+
+
+def _must_be_measurable(
+    where: str, measure: str, given: Mapping[str, Any], experiment: Experiment
+) -> None:
+    """Raise ValueError if runs of an experiment do not have what a claim measures, or not once."""
+    roles = [arm.role for arm in experiment.arms.values()]
+    for role in get_args(Role)[:2]:
+        if roles.count(role) > 1:
+            raise ValueError(f"{where}.experiment: each {role} would count as seeds of one arm")
+    if measure in OF_RETURNS and _foreign(experiment):
+        raise ValueError(f"{where}.experiment: {measure} is of returns in predator-prey")
+    over = {given.get("key"), *(experiment.vary if measure == "difference" else ())}
+    for key in experiment.vary.keys() - over:
+        raise ValueError(f"{where}.experiment: levels of {key!r} would count as seeds")
+
+
+def _foreign(experiment: Experiment) -> list[str]:
+    """The tasks of an experiment that are not predator-prey."""
+    return [task for task, of in experiment.tasks.items()
+            if of.get("id", PAPERS_ENVIRONMENT) != PAPERS_ENVIRONMENT]  # fmt: skip
 
 
 def _given(arguments: dict[str, Any], *keys: str) -> list[Any]:

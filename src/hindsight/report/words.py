@@ -162,7 +162,7 @@ def revised(claims: Iterable[Any]) -> str:
     for judged in claims:
         first: Mapping[Any, str] = next((x.before for x in judged.claim.changes if x.before), {})
         for fidelity, old in first.items():
-            if fidelity in judged.verdicts:
+            if judged.verdicts.get(fidelity, {}).get("verdict", "not tested") != "not tested":
                 pairs.append((alike.get(old, old), judged.verdicts[fidelity]["verdict"]))
     return f"another verdict in {sum(a != b for a, b in pairs)} of {len(pairs)} cases"
 

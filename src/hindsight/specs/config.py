@@ -307,7 +307,7 @@ class Config(Spec):
         for name, rows in select.items():
             must_be_among(self.experiments, name, f"{where}: experiment")
             for row in rows:
-                _is_part_of(f"{where}.{name}", row, self.experiments[name])
+                _is_part_of(f"{where}.{name}", row, self.experiments[name], self.conditions)
         return self
 
     @property
@@ -329,12 +329,15 @@ class Config(Spec):
         return "published" if self.results == "published" else self.preset
 
 
-def _is_part_of(where: str, row: Row, experiment: Experiment) -> None:
+def _is_part_of(where: str, row: Row, experiment: Experiment, usual: Conditions) -> None:
     """Raise ValueError if a row names an arm, task, condition or level that is not there."""
+    of = experiment.conditions or usual
     for key in row.levels:
         must_be_among(experiment.vary, key, f"{where}.levels:")
     known: dict[str, Iterable[Any]] = {"arms": experiment.arms, "tasks": experiment.tasks}
-    known |= {"preys": (), "spawns": ()} if experiment.tasks else {}
+    known |= {"preys": () if experiment.tasks else of.preys}
+    known |= {"spawns": () if experiment.tasks else of.spawns}
+    known |= {"fidelities": experiment.fidelities}
     known |= {f"levels.{key}": values for key, values in experiment.vary.items()}
     for key, values in row.lists.items():
         for value in values:

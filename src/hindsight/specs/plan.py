@@ -14,7 +14,7 @@ from typing import Any
 
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Fidelity
-from hindsight.specs.cell import SECTIONS, CellSpec, cell_values
+from hindsight.specs.cell import SECTIONS, CellSpec, cell_values, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
     CONFIG,
@@ -193,6 +193,11 @@ def papers_grids(config: Config) -> dict[str, Any]:
 
 
 def _cell(config: Config, at: Place) -> CellSpec:
+    return validated(CellSpec, *_values(config, at))
+
+
+def _values(config: Config, at: Place) -> tuple[dict[str, Any], str]:
+    """The values of a point's cell, and where they are from."""
     size, experiment = config.size, config.experiments[at.experiment]
     arm, fidelity = experiment.arms[at.arm], at.fidelity
     where = f"experiments.{at.experiment}, {at.arm}, {at.condition}"
@@ -226,8 +231,29 @@ def _cell(config: Config, at: Place) -> CellSpec:
         values["end_test"] = test
         # A test must fall on the end of an iteration.
         divisors = (n for n in range(1, steps // BINS + 1) if test.every % n == 0)
-        values["algorithm"]["log_interval"] = max(divisors, default=1)
-    return validated(CellSpec, values, where)
+        if "log_interval" not in keys:
+            values["algorithm"]["log_interval"] = max(divisors, default=1)
+    return values, where
+
+
+def _must_count(config: Config, experiment: str, places: list[tuple[Entry, str]]) -> None:
+    """Raise SpecError for a key of an arm that has no effect anywhere, as `must_count` does."""
+    definition = config.experiments[experiment]
+    for name, arm in definition.arms.items():
+        own = [entry for entry, _ in places if entry.arm == name and not entry.published]
+        grid = [replace(entry, fidelity=x) for entry in own for x in definition.fidelities]
+        for key in arm.keys:
+            why = ""
+            for at in grid:
+                values, where = _values(config, at)
+                try:
+                    must_count(validated(CellSpec, values, where), values, [key])
+                    break
+                except SpecError as error:
+                    why = why or f"{where}: {error}"
+            else:
+                if grid:
+                    raise SpecError(why)
 
 
 def _must_vary(experiment: str, places: list[tuple[Entry, str]]) -> None:
@@ -272,6 +298,7 @@ class Plan:
             raise SpecError("select: names no experiment")
         for name, places in experiments.items():
             _must_vary(name, places)
+            _must_count(config, name, places)
         for name in config.size.select:
             if name not in experiments:
                 raise SpecError(f"select.{name}: leaves nothing of the experiment to train")
