@@ -13,7 +13,7 @@ from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.analysis.reduce import COLUMNS, reduce_cell
 from hindsight.analysis.summarise import _summary_row, level_text, read_table
 from hindsight.figures.specs import names_there
-from hindsight.figures.tables import early_success
+from hindsight.figures.tables import early_success, over_training
 from hindsight.specs.cell import CellSpec
 from hindsight.training.cell import train_cell
 from tests.analysis.synthetic import (
@@ -227,6 +227,19 @@ def test_the_printed_window_is_episodes_126_to_150():
     expected = {("x", "", task, seed): 0.5 * seed + 0.25 * (task == "b")
                 for seed in range(2) for task in "ab"}  # fmt: skip
     assert found.to_dict() == expected
+
+
+def test_a_run_keeps_its_last_evaluation_in_the_mean_over_training():
+    """One of 400 steps, evaluated at every hundredth, that ended at step 220."""
+    cell = {"arm": "x", "level": "", "condition": "a"}
+    steps = {0: [100, 200, 300, 400], 1: [100, 200, 220]}
+    rows = pd.DataFrame(
+        [{**cell, "role": "subject", "seed": seed, "env_steps": at, "reward_entropy": at / 100}
+         for seed, own in steps.items() for at in own]
+    )  # fmt: skip
+    run = ["arm", "level", "condition", "role", "seed"]
+    found = over_training(rows, run, "reward_entropy", {("x", "", "a"): 400})
+    assert found.tolist() == [2.5, (1 + 2 + 2.2 + 2.2) / 4]
 
 
 def test_levels_that_differ_little_have_texts_of_their_own():

@@ -53,17 +53,16 @@ class Tables:
     def runs(self, measure: Measure) -> pd.DataFrame:
         """Return a row per run, with the measure as `value`."""
         key = [*CELL, "role", "seed"]
-        found = self.read(f"{measure.table}.parquet", ["role", "seed", measure.column])
-        if measure.table == "evaluations":  # the mean over training
-            means = found.groupby(key, sort=False)[measure.column].mean()
-            found = means.reset_index()
+        found = self.read(f"{measure.table}.parquet", ["role", "seed", "env_steps", measure.column])
+        budgets = {key_of(entry): entry["steps"] for entry in self.plan["entries"]}
+        if measure.table == "evaluations":
+            found = over_training(found, key, measure.column, budgets).reset_index()
         if measure.column == "early_success":
             rows = self.read("seed_curves.parquet", ["seed", "env_steps", "episode_success"])
             early = early_success(rows).rename("early_success").reset_index()
             found = found.drop(columns="early_success").merge(early, on=[*CELL, "seed"])
         value = found[measure.column].astype(float)
         if measure.column == "learn_step":  # a run that never learns counts as its budget
-            budgets = {key_of(entry): entry["steps"] for entry in self.plan["entries"]}
             cells = found[CELL].itertuples(index=False, name=None)
             value = value.fillna(pd.Series([budgets[cell] for cell in cells], found.index))
         found = found[key].assign(value=value / measure.unit).dropna(subset=["value"])
@@ -76,6 +75,23 @@ class Tables:
         both = found[found["role"] != "baseline"].merge(baseline[[*same, "value"]], on=same)
         gain = both["value_x"] - both["value_y"]
         return both.assign(value=gain).drop(columns=["value_x", "value_y"])
+
+
+def over_training(
+    rows: pd.DataFrame, run: Sequence[str], column: str, budgets: Mapping[Key, float]
+) -> pd.Series:
+    """Return the mean of each run's evaluations up to its cell's budget, with its last one kept.
+
+    rows: evaluations, with `column`, `env_steps`, and the columns `run` that name a run.
+    """
+    evaluations = rows.sort_values([*run, "env_steps"]).groupby(list(run), sort=False)
+    own = evaluations[column].agg(["sum", "count", "last"])
+    gaps = evaluations["env_steps"].apply(lambda steps: steps.diff().max())
+    gaps = gaps.groupby(level=CELL).transform("median")
+    budget = [budgets[arm, level, condition] for arm, level, condition, *_ in own.index]
+    points = (budget / gaps).round().fillna(0).clip(lower=own["count"])
+    mean = (own["sum"] + (points - own["count"]) * own["last"]) / points
+    return mean.rename(column)
 
 
 def early_success(rows: pd.DataFrame) -> pd.Series:
