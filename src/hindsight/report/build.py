@@ -9,6 +9,7 @@ experiment's tables, the figures, the cells' metadata, and the page of deviation
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -237,7 +238,7 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the size of the runs in words; the number of seeds may differ by experiment."""
     presets = [plan["preset"] for plan in plans]
     seeds = sorted({e["seeds"] for plan in plans for e in plan["entries"]})
-    networks = dict.fromkeys(network_note(preset["hidden"]) for preset in presets)
+    networks = Counter(network_note(preset["hidden"]) for preset in presets)
     ends = dict.fromkeys(
         f"{preset['early_end']} × the first perfect hundred episodes"
         if preset.get("early_end")
@@ -245,10 +246,11 @@ def _preset(plans: Sequence[dict[str, Any]]) -> dict[str, str]:
         for preset in presets
     )
     return {
-        "network": ", ".join(each.removeprefix("network ") for each in networks),
+        # That of most experiments: those with others name them.
+        "network": networks.most_common(1)[0][0].removeprefix("network "),
         "seeds": ", ".join(map(str, seeds)),
         "environment steps of a run, at most": present.count(max(x["steps"] for x in presets)),
-        "a run ends early at": " or ".join(ends),
+        "a run ends early at": ", or ".join(ends),
     }
 
 
