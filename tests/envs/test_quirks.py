@@ -133,6 +133,21 @@ def test_a_termination_within_a_reward_that_is_flat_further_away_is_believed(suc
     assert (rows[:, ring.row.failed] == 0).all()
 
 
+class Falls(Drone):
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return (np.abs(achieved - desired)[..., 0] <= 0.01) | (np.abs(achieved)[..., 0] > 0.6)
+
+    def ends(self) -> bool:
+        return bool(self.compute_terminated(self.height, self.goal, {}))
+
+
+def test_falls_that_count_as_successes_are_told_of(capfd):
+    SAC(Falls, max_episode_steps=20, **SMALL).learn(1000)
+    assert capfd.readouterr().err.count("(a fall?), and as info has no is_success") == 1
+    SAC(Plateau, max_episode_steps=20, **SMALL).learn(1000)
+    assert "a fall?" not in capfd.readouterr().err
+
+
 def test_a_function_that_returns_one_environment_again_and_again_is_refused():
     env = Drone()
     for make in (lambda: env, lambda: TimeLimit(env, 7)):

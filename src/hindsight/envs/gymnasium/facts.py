@@ -7,7 +7,7 @@ nothing, the key `terminates` must tell.  During training, every step is checked
 """
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -109,6 +109,18 @@ class GoalFacts(Facts):
             achieved = self.goal_of(obs, "achieved_goal")
             return bool(self.outcome(achieved[None], desired[None])[1][0])
         return said
+
+    def ends_anyway(self, achieved: Array, pursued: Array, others: Iterable[Array]) -> bool:
+        """Whether compute_terminated alone tells success, but would end other goals' episodes, too.
+
+        others: goals [*goal] of other episodes, of which those count at which `pursued` is missed.
+        """
+        if self.success_test.name != "compute_terminated" or self.success_test.best is not None:
+            return False
+        goals = np.stack([*others])
+        apart = goals[~self.outcome(goals, np.stack([pursued] * len(goals)))[1]]
+        reached = np.stack([achieved] * max(len(apart), 1))
+        return len(apart) > 2 and bool(self.outcome(reached, apart)[1].all())
 
     def check_ending(
         self,

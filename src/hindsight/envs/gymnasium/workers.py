@@ -11,9 +11,11 @@ that is then elsewhere begins its next episode instead.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 
 from hindsight.envs.gymnasium.facts import GoalFacts, facts_of, finite_row
 from hindsight.envs.gymnasium.goal_functions import LARGEST_REWARD, Constancy
+from hindsight.envs.gymnasium.trial import success_in
 from hindsight.io.interruption import SIGNALS, awaited
 from hindsight.specs.errors import EnvironmentFailure, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec, TheOnlyOne
@@ -37,6 +40,11 @@ from hindsight.streams import Purpose, stream
 Slot = tuple[int, int]
 #: A method of the environments with its arguments.
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+#: What is said of an end that has nothing to do with the goal, and counts as a success.
+ENDS_ANYWAY = (
+    "compute_terminated ended an episode, as it would have under other goals, too (a fall?), "
+    "and as info has no is_success, that counts as a success: write is_success into info"
+)
 #: An episode can be replayed up to this length.
 LONGEST_REPLAY = 10_000
 
@@ -85,6 +93,9 @@ class Instances:
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = facts
+        #: Goals of the latest episodes, and whether an end under all of them has been told of.
+        self._goals: deque[NDArray[Any]] = deque(maxlen=8)
+        self._told = purpose is Purpose.EVALUATION_SPAWN
         #: What is being done, for messages.
         self._doing = ""
 
@@ -165,6 +176,10 @@ class Instances:
         self._observe(i, "next_obs", obs)
         achieved = facts.goal_of(obs, "achieved_goal")
         success = facts.is_success(pursued, obs, info)
+        if terminated and success and success_in(info) is None and not self._told:
+            self._told = facts.ends_anyway(achieved, pursued, self._goals)
+            if self._told:
+                print(f"{self.spec.called}: {ENDS_ANYWAY}", file=sys.stderr, flush=True)
         expected = self._watches[i].check(achieved, pursued, info)
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
@@ -211,6 +226,7 @@ class Instances:
         seed = episode_seed(self.slots[i], self.purpose, int(self.rows[i]["episode"]))
         self._watches[i].begin()
         self._observe(i, "obs", self._envs[i].reset(seed=seed)[0])
+        self._goals.append(self._desired[i])
 
     def _observe(self, i: int, field: str, obs: dict[str, Any]) -> None:
         """Write an observation into a field: achieved goal, desired goal, observation."""
