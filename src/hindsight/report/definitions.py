@@ -96,7 +96,8 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         keys = {key for arm in experiment.arms.values() for key in arm.keys}
         yield from _figure(where, spec, FACETS | keys | experiment.vary.keys(), document)
         yield f"{where}.x", [spec.x] * (spec.kind == "along"), experiment.vary
-        _must_show(where, spec, experiment, document)
+        _must_have(where, spec, experiment, document)
+        _must_be_apart(where, spec, experiment)
         yield f"{where}.roles", spec.roles, {arm.role for arm in experiment.arms.values()}
         values = experiment.vary | {"arm": (*experiment.arms,)}
         for key, value in [spec.alone] if spec.alone and spec.alone[0] in values else []:
@@ -105,57 +106,61 @@ def _figures(config: Config, document: Document) -> Iterator[Names]:
         yield f"{where}.places", spec.places, experiment.tasks or papers
 
 
-def _must_show(where: str, spec: FigureSpec, experiment: Experiment, document: Document) -> None:
-    """Raise ValueError if an experiment has not what a figure shows, or not apart."""
-    measures = {
-        name: document.measures[name] for name in spec.measures if name in document.measures
-    }
-    learned = [name for name, measure in measures.items() if measure.column in LEARNED]
+def _must_have(where: str, spec: FigureSpec, experiment: Experiment, document: Document) -> None:
+    """Raise ValueError if an experiment has not what a figure measures."""
+    known = document.measures
+    measures = {name: known[name] for name in spec.measures if name in known}
     others = _foreign(experiment)
+    learned = [name for name, measure in measures.items() if measure.column in LEARNED]
     if others and (learned or spec.kind == "learned"):
         what = f"measures: {learned[0]!r}" if learned else "kind: 'learned'"
         raise ValueError(f"{where}.{what} goes by a return of 0.8, which is of predator-prey only")
     if spec.kind == "learned" and experiment.vary:
         raise ValueError(f"{where}.kind: 'learned' shows arms, and none of the levels that vary")
-    baselines = [name for name, arm in experiment.arms.items() if arm.role == "baseline"]
-    if len(baselines) != 1 and any(measure.over for measure in measures.values()):
-        raise ValueError(f"{where}.measures: a gain is over one baseline, not {len(baselines)}")
-    there = {arm.role for arm in experiment.arms.values()}
-    for role in {measure.role for measure in measures.values()} - {None, *there}:
+    roles = [arm.role for arm in experiment.arms.values()]
+    if (n := roles.count("baseline")) != 1 and any(x.over for x in measures.values()):
+        raise ValueError(f"{where}.measures: a gain is over one baseline, not {n}")
+    for role in {measure.role for measure in measures.values()} - {None, *roles}:
         raise ValueError(f"{where}.measures: no arm is a {role}")
-    levels = [x for varied in experiment.vary.values() for x in varied]
-    numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in levels)
     if any(measure.table == "m_c" for measure in measures.values()):
+        levels = [x for varied in experiment.vary.values() for x in varied]
+        numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in levels)
         if len(experiment.vary) != 1 or not numbers:
             raise ValueError(f"{where}.measures: an M_c is of one key that varies, in numbers")
         if others:
             raise ValueError(f"{where}.measures: an M_c is of returns in predator-prey")
+    words = [x for x in experiment.vary.get(spec.x, ()) if isinstance(x, str)]
+    if spec.kind == "along" and words:
+        raise ValueError(f"{where}.x: {words[0]!r} is no number; kind: intervals shows words")
+
+
+def _must_be_apart(where: str, spec: FigureSpec, experiment: Experiment) -> None:
+    """Raise ValueError if a figure would pool or drop levels, arms, tasks or conditions."""
+    if spec.kind not in TABLES:
+        return
+    missing = f"{where}: no line, row or column is for"
     apart = {*spec.rows, spec.columns, spec.lines, *spec.alone[:1]}
-    if spec.kind == "along":
-        apart.add(spec.x)
-        if words := [x for x in experiment.vary.get(spec.x, ()) if isinstance(x, str)]:
-            raise ValueError(f"{where}.x: {words[0]!r} is no number; kind: intervals shows words")
+    apart |= {spec.x} if spec.kind == "along" else set()
     for key, varied in experiment.vary.items():
-        if spec.kind in TABLES and len(varied) > 1 and not apart & {key, "line", "level"}:
-            raise ValueError(f"{where}: no line, row or column is for the levels of {key!r}")
+        if len(varied) > 1 and not apart & {key, "line", "level"}:
+            raise ValueError(f"{missing} the levels of {key!r}")
     roles = spec.roles or get_args(Role)
-    shown = [name for name, arm in experiment.arms.items() if arm.role in roles]
-    names = spec.arms or shown
-    panels = {*spec.rows, spec.columns}
-    if spec.mark_best and len(names) > 1 and not panels & {"arm", "line"}:
+    arms = experiment.arms
+    names = spec.arms or [name for name, arm in arms.items() if arm.role in roles]
+    if not apart & {"arm", "line"}:  # keys may tell arms apart, too
+        keys = {str([arms[name].keys.get(key) for key in sorted(apart)]) for name in names}
+        if len(keys) < len(names):
+            raise ValueError(f"{missing} the arms")
+    if spec.mark_best and len(names) > 1 and not {*spec.rows, spec.columns} & {"arm", "line"}:
         raise ValueError(f"{where}.mark_best: no row or column is for the arms")
-    if spec.kind in TABLES and not apart & {"arm", "line"}:
-        keys = [experiment.arms[name].keys for name in names]
-        if len({str([own.get(key) for key in sorted(apart)]) for own in keys}) < len(keys):
-            raise ValueError(f"{where}: no line, row or column is for the arms")
-    if spec.kind == "curves":
-        of = experiment.conditions or Conditions()
-        task = len(experiment.tasks) > 1 and not apart & {"task", "place", "prey"}
-        both = {"spawn": of.spawns, "prey": of.preys} if not experiment.tasks else {}
-        pooled = [name for name, x in both.items() if len(x) > 1 and not apart & {name, "place"}]
-        if (task or pooled) and len(spec.places) != 1:
-            what = "the tasks" if task else f"each {pooled[0]}"
-            raise ValueError(f"{where}: no line, row or column is for {what}")
+    if spec.kind != "curves" or len(spec.places) == 1:  # the others show means over conditions
+        return
+    if len(experiment.tasks) > 1 and not apart & {"task", "place", "prey"}:
+        raise ValueError(f"{missing} the tasks")
+    of = experiment.conditions or Conditions()
+    for name, several in {"spawn": of.spawns, "prey": of.preys}.items():
+        if not experiment.tasks and len(several) > 1 and not apart & {name, "place"}:
+            raise ValueError(f"{missing} each {name}")
 
 
 def _figure(where: str, spec: FigureSpec, facets: set[str], document: Document) -> Iterator[Names]:
