@@ -233,8 +233,7 @@ def test_a_flipped_bit_anywhere_in_a_checkpoint_is_seen(tmp_path_factory, data):
 def test_opening_a_pipe_would_wait_forever(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    assert about(path) == {}
-    for read in (load_cell, file_sha256, load):
+    for read in (about, load_cell, file_sha256, load):
         with pytest.raises(FileError, match="pipe: is not a regular file"):
             read(path)
 

@@ -94,7 +94,7 @@ def test_ppo_learns_from_the_rewards_that_were_paid():
 def test_an_action_of_doubles_stays_inside():
     """The float32 nearest to 0.2 is above it."""
     env = Cells(action=Box(-0.2, 0.2, (1,), np.float64))
-    model = TD3(lambda: env, max_episode_steps=20, seeds=1, workers=0)
+    model = TD3(env, max_episode_steps=20, seeds=1, workers=0)
     for rows in model._rows.values():
         rows.mul_(20)  # actions at the bounds
     starts = [env.reset(seed=seed)[0] for seed in range(30)]
