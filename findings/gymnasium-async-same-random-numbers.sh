@@ -3,8 +3,8 @@
 #
 # AsyncVectorEnv forks its workers, and each inherits the state of NumPy's global generator.  Environments that draw from it
 # (np.random.uniform) therefore draw the same numbers: four environments play one and the same episode, reset after reset,
-# whatever their seeds.  In SyncVectorEnv they differ, and so they do in Stable-Baselines3's SubprocVecEnv, whose
-# workers are no forks.
+# whatever their seeds.  In SyncVectorEnv they differ, and so they do in Stable-Baselines3's SubprocVecEnv, whose workers
+# start anew.
 #
 # It matters where goals or starts are drawn from the global generator, as in older environments: four workers collect a
 # quarter of the data that they seem to, and episodes of an evaluation are copies.
