@@ -83,7 +83,7 @@ def test_a_notebooks_backend_stops_neither_models_nor_films(tmp_path):
         "model = SAC('PointReach-v0', seeds=1); "
         "assert 'matplotlib' not in sys.modules; model.film('film.gif', episodes=1)"
     )
-    env = {**os.environ, "MPLBACKEND": "module://no_such_package.backend_inline"}
+    env = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
     ran = program(sys.executable, "-c", code, cwd=tmp_path, env=env)
     assert ran.returncode == 0 and (tmp_path / "film.gif").stat().st_size > 1000, ran.stderr
     policy = next((ROOT / "results/published/policies").glob("random-static-*/ppo*.safetensors"))

@@ -186,6 +186,37 @@ def test_what_is_refused_is_named(quirk):
     assert "\n" not in str(error.value)
 
 
+class Tiers(Drone):
+    """Falls end its episodes, too, and pay a third value."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        far = np.abs(achieved - desired)[..., 0]
+        return np.where(far <= 0.2, 0.0, np.where(far <= 0.5, -0.5, -1.0))
+
+
+class Penal(gym.Wrapper[Any, Any, Any, Any]):
+    def step(self, action: Any) -> Any:
+        obs, reward, *over, info = super().step(action)
+        return obs, float(reward) - 0.1 * float(np.square(action).sum()), *over, info
+
+
+class Noop(gym.Wrapper[Any, Any, Any, Any]):
+    def reset(self, **keys: Any) -> Any:
+        obs, info = super().reset(**keys)
+        for _ in range(3):
+            obs, *_, info = self.step(np.ones(1, np.float32))
+        return obs, info
+
+
+def test_what_is_well_is_not_refused(recwarn):
+    gym.register("Penal-v0", Drone, max_episode_steps=20)
+    SAC(lambda: Penal(Noop(gym.make("Penal-v0"))), **SMALL)
+    SAC(lambda: Tiers(), max_episode_steps=20, **SMALL)
+    gym.register("Tiers-v0", Tiers, max_episode_steps=20)
+    assert validated(GymnasiumSpec, {"id": "Tiers-v0", "terminates": "goal"}).facts
+    assert not [w for w in recwarn if "begin alike" in str(w.message)]
+
+
 def test_bounds_that_are_none():
     class Unbounded(Drone):
         most = np.finfo(np.float32).max

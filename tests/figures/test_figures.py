@@ -278,6 +278,13 @@ def test_a_mean_over_fewer_cells_than_planned_is_said(tmp_path):
         assert "PPO lacks 1 of 2 cells" in said and "my arm lacks" not in said
 
 
+@pytest.mark.parametrize("measure", ["steps_to_learn", "tests"])
+def test_repeated_cells_of_an_arm_are_measured(tables, measure):
+    """`final` has one copy, whatever k is."""
+    found = Tables(tables / "her_strategy", "released").runs(MEASURES[measure])
+    assert {"strategy=final, k=1", "strategy=final, k=2"} <= {*found["level"]}
+
+
 def test_arms_of_the_same_cells_are_both_shown_where_one_is_asked_for(tmp_path):
     tables = _own(tmp_path, [{}], synthetic.CONDITIONS[:2])
     plan = json.loads((tables / "mine/plan.json").read_text())

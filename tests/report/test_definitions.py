@@ -267,6 +267,29 @@ NOT_SHOWN = [
 ]  # fmt: skip
 
 
+BY_TASK = {"One": {"id": "BitFlipping-v0"}, "Two": {"id": "BitFlipping-v0", "n_bits": 3}}
+#: An experiment's keys, and a figure's.
+SHOWN = [
+    ({}, {"kind": "curves", "places": ["random static", "random repel"], "rows": [],
+          "columns": "prey"}),
+    ({"tasks": BY_TASK, "arms": {"a": HER | {"tasks": ["One"]}, "b": HER | {"tasks": ["Two"]}}},
+     {"kind": "curves", "measures": ["success"], "lines": "task", "columns": "task", "rows": []}),
+    ({"tasks": BY_TASK, "arms": {"her": HER, "a": PPO | {"tasks": ["One"]},
+                                 "b": PPO | {"tasks": ["Two"]}}},
+     {"kind": "intervals", "measures": ["gain"], "rows": ["place"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "figure"), SHOWN)
+def test_a_figure_that_an_experiment_can_fill_is_not_refused(keys, figure):
+    mine = {"title": "Mine", "figures": "mine", "arms": {"her": HER, "ppo": PPO}, **keys}
+    own = load(ROOT / "config.yaml", {"experiments": {"mine": mine}, "select": {"mine": {}}})
+    values = apart(values_of(FIGURES.read_text(encoding="utf-8"), str(FIGURES)))
+    spec = {"experiment": "mine", "title": "{title}", "caption": "Mine.", "lines": "arm", **figure}
+    values["figures"]["mine"] = spec
+    must_fit(own, validated(Document, values))
+
+
 HIGHEST = {"highest": {"tie": 0.02, "column": "coarse_max_median_return", "experiment": "mine"}}
 GAIN = {"difference": {"column": "success_auc", "experiment": "mine"}}
 #: An experiment's keys, what a claim measures of it, and what is said.

@@ -274,6 +274,29 @@ def test_a_key_of_an_arm_without_effect_is_refused():
             Plan.of(config)
 
 
+def test_what_is_narrowed_is_not_without_effect():
+    """Levels that are left out, or conditions, may be where a key counts."""
+    select = {"her_strategy": {"levels": {"strategy": ["final"]}}}
+    assert Plan.of(load(CONFIG, {"preset": "large", "select": select})).cells
+    arms = {"PPO-HER": {"her": "final", "keys": {"k": 8}}}
+    mine = {"title": "Mine", "figures": "mine", "arms": arms,
+            "vary": {"strategy": ["final", "future"]}}  # fmt: skip
+    mine["arms"] = {"PPO-HER": {"her": "final", "keys": {"k": 8}}}
+    only = {"mine": {"levels": {"strategy": ["final"]}}}
+    assert Plan.of(load(CONFIG, {"experiments": {"mine": mine}, "select": only})).cells
+    conditions = {"spawns": ["random"], "preys": ["static"]}
+    assert Plan.of(load(CONFIG, {"preset": "paper", "conditions": conditions})).cells
+
+
+@pytest.mark.parametrize("size", [{"preset": "smoke"}, {"n_steps": 1024}, {"hidden": [8]}])
+def test_a_published_arm_is_of_the_published_size(size):
+    published = MINE["arms"]["PPO-HER"] | {"published": True}
+    mine = MINE | {"arms": {"PPO-HER": published, "trained": {"her": "final"}}}
+    plan = Plan.of(load(CONFIG, {"experiments": {"mine": mine}, "select": {"mine": {}}, **size}))
+    (entry,) = [entry for entry, _ in plan.experiments["mine"] if entry.published]
+    assert entry.spec.algorithm.hidden == (64, 64) and entry.spec.seeds == 16
+
+
 @pytest.mark.parametrize(
     ("row", "said"), [({"preys": ["repel"]}, "preys"), ({"fidelities": ["described"]}, "fid")]
 )

@@ -62,7 +62,8 @@ def main() -> None:
         except (MemoryError, RuntimeError) as error:
             if not lacks_memory(error):
                 raise
-            raise FileError(f"out of memory ({reason(error)})") from None
+            what = "the GPU failed" if "CUDA error" in str(error) else "out of memory"
+            raise FileError(f"{what} ({reason(error)})") from None
         except ModuleNotFoundError as error:
             if error.name not in REPORT:
                 raise

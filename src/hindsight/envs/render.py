@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight.envs.episodes import Episode, Positions
+from hindsight.io.startup import import_matplotlib
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
@@ -34,6 +35,7 @@ GRID = "#E4E4E4"
 
 def _figure(height: float = 4.8) -> "Figure":
     """An empty figure, 4.8 inches wide."""
+    import_matplotlib()
     from matplotlib.figure import Figure
 
     return Figure(figsize=(4.8, height), dpi=100, facecolor="white")

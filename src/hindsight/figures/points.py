@@ -141,14 +141,21 @@ def _few(grid: Grid) -> str:
 def _incomplete(grid: Grid, found: Mapping[Measure, Values]) -> str:
     """Return a remark about lines whose means are over fewer cells than planned."""
     cells: dict[Any, set[Key]] = {}
+    lacking: dict[Any, set[Key]] = {}
     for panel in grid.panels:
+        if (measure := panel.measure).bounds:  # an M_c may not exist
+            continue
         for line, entries in panel.lines.items():
-            cells.setdefault(line, set()).update(key_of(e) for e in entries)
-    there = set().union(*found.values())
-    lacking = {line: len(own - there) for line, own in cells.items() if own & there and own - there}
-    words = [f"{called(grid.spec.lines, line)} lacks {n} of {len(cells[line])} cells"
-             for line, n in lacking.items()]  # fmt: skip
-    return "".join(f"; {each}" for each in words)
+            roles = {measure.role} if measure.role else {e["role"] for e in entries}
+            roles -= {"baseline"} if measure.over else set()
+            own = {key_of(e) for e in entries if e["role"] in roles}
+            cells.setdefault(line, set()).update(own)
+            lacking.setdefault(line, set()).update(own - found[measure].keys())
+    return "".join(
+        f"; {called(grid.spec.lines, line)} lacks {len(lost)} of {len(cells[line])} cells"
+        for line, lost in lacking.items()
+        if 0 < len(lost) < len(cells[line])
+    )
 
 
 def _draw_along(

@@ -42,6 +42,13 @@ class Tables:
         plan["entries"] = list(first.values())[::-1]
         return plan
 
+    @cached_property
+    def budgets(self) -> dict[Key, int]:
+        """Steps of the cells, also of repeated ones."""
+        plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        own = [entry for entry in plan["entries"] if entry["fidelity"] == self.fidelity]
+        return {key_of(entry): entry["steps"] for entry in own}
+
     def read(self, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Return the rows of this fidelity; from a parquet table, only the key and `columns`.
 
@@ -54,9 +61,8 @@ class Tables:
         """Return a row per run, with the measure as `value`."""
         key = [*CELL, "role", "seed"]
         found = self.read(f"{measure.table}.parquet", ["role", "seed", "env_steps", measure.column])
-        budgets = {key_of(entry): entry["steps"] for entry in self.plan["entries"]}
         if measure.table == "evaluations":
-            found = over_training(found, key, measure.column, budgets).reset_index()
+            found = over_training(found, key, measure.column, self.budgets).reset_index()
         if measure.column == "early_success":
             rows = self.read("seed_curves.parquet", ["seed", "env_steps", "episode_success"])
             early = early_success(rows).rename("early_success").reset_index()
@@ -64,7 +70,8 @@ class Tables:
         value = found[measure.column].astype(float)
         if measure.column == "learn_step":  # a run that never learns counts as its budget
             cells = found[CELL].itertuples(index=False, name=None)
-            value = value.fillna(pd.Series([budgets[cell] for cell in cells], found.index))
+            budgets = [float(self.budgets[cell]) for cell in cells]
+            value = value.fillna(pd.Series(budgets, found.index))
         found = found[key].assign(value=value / measure.unit).dropna(subset=["value"])
         if measure.role:
             found = found[found["role"] == measure.role]

@@ -78,6 +78,21 @@ def have_home() -> None:
     os.environ["HOME"] = lent.name
 
 
+def import_matplotlib() -> None:
+    """Import matplotlib, whatever MPLBACKEND names: files need no backend.
+
+    A notebook sets it for what it starts, even if its backend is not installed there, and then
+    matplotlib cannot be imported.
+    """
+    named = os.environ.pop("MPLBACKEND", None)
+    import matplotlib
+
+    if named is not None:
+        os.environ["MPLBACKEND"] = named
+        with suppress(ValueError):
+            matplotlib.rcParams["backend"] = named
+
+
 def side_by_side(
     function: Callable[..., Result], jobs: Sequence[tuple[object, ...]], processes: int
 ) -> list[Result]:

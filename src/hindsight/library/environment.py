@@ -38,7 +38,7 @@ def environment_values(
         if kept is None or not (own or kept == {key: value}):
             raise SpecError(
                 f"env_kwargs: {key}={value!r} is not allowed, because a file cannot hold it; pass "
-                "a function that creates the environment instead"
+                "a function that creates the environment instead, or a list instead of a tuple"
             )
     if isinstance(env, gym.Env):
         if kwargs:

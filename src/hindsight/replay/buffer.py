@@ -467,7 +467,7 @@ class ReplayBuffer:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore a `state_dict` of a buffer with the same sizes; ValueError if that fails."""
-        self.position, self.longest = saved["position"], saved["longest"]
+        self.position, self.longest = saved["position"], saved.get("longest", self.longest)
         if type(self.longest) is not int or not 0 < self.longest <= self.n_slots:
             raise ValueError(f"episodes of {self.longest} steps are not possible")
         self.rows[:, :, : len(self)] = saved["rows"]

@@ -283,6 +283,7 @@ class FieldBuffer(ABC):
                         f"but this one has {other}"
                     )
             rng.bit_generator.state = saved["rng"]
+            saved["ring"].setdefault("longest", ring.longest)
             ring.load_state_dict(saved["ring"])
             # Assignment silently broadcasts an array of size 1, so compare all shapes and types.
             if shapes(ring.state_dict()) != shapes(saved["ring"]):

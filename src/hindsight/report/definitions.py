@@ -1,8 +1,8 @@
 """Check the names in figures.yaml and in the claims, before anything is trained."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from string import Formatter
 from typing import Any, get_args
@@ -19,7 +19,15 @@ from hindsight.figures.specs import DOCUMENT, TABLE, Document, FigureSpec, specs
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Spec
 from hindsight.specs.cell import KEYS
-from hindsight.specs.config import PICTURE, Conditions, Config, Experiment, Role, condition_name
+from hindsight.specs.config import (
+    PICTURE,
+    Arm,
+    Conditions,
+    Config,
+    Experiment,
+    Role,
+    condition_name,
+)
 from hindsight.specs.errors import SpecError, must_be_among, validated
 from hindsight.specs.replay import GOAL_STRATEGIES
 
@@ -118,7 +126,10 @@ def _must_have(where: str, spec: FigureSpec, experiment: Experiment, document: D
     if spec.kind == "learned" and experiment.vary:
         raise ValueError(f"{where}.kind: 'learned' shows arms, and none of the levels that vary")
     roles = [arm.role for arm in experiment.arms.values()]
-    if (n := roles.count("baseline")) != 1 and any(x.over for x in measures.values()):
+    baselines = [arm for arm in experiment.arms.values() if arm.role == "baseline"]
+    gain = any(measure.over for measure in measures.values())
+    if gain and (not baselines or _share_a_task(baselines)):
+        n = len(baselines)
         raise ValueError(f"{where}.measures: a gain is over one baseline, not {n}")
     for role in {measure.role for measure in measures.values()} - {None, *roles}:
         raise ValueError(f"{where}.measures: no arm is a {role}")
@@ -147,20 +158,34 @@ def _must_be_apart(where: str, spec: FigureSpec, experiment: Experiment) -> None
     roles = spec.roles or get_args(Role)
     arms = experiment.arms
     names = spec.arms or [name for name, arm in arms.items() if arm.role in roles]
-    if not apart & {"arm", "line"}:  # keys may tell arms apart, too
-        keys = {str([arms[name].keys.get(key) for key in sorted(apart)]) for name in names}
-        if len(keys) < len(names):
-            raise ValueError(f"{missing} the arms")
+    alike: dict[str, list[Arm]] = {}
+    for name in () if apart & {"arm", "line"} else names:  # keys may tell arms apart, too
+        keys = str([arms[name].keys.get(key) for key in sorted(apart)])
+        alike.setdefault(keys, []).append(arms[name])
+    if any(_share_a_task(several) for several in alike.values()):
+        raise ValueError(f"{missing} the arms")
     if spec.mark_best and len(names) > 1 and not {*spec.rows, spec.columns} & {"arm", "line"}:
         raise ValueError(f"{where}.mark_best: no row or column is for the arms")
-    if spec.kind != "curves" or len(spec.places) == 1:  # the others show means over conditions
+    if spec.kind != "curves":  # the others show means over conditions
         return
-    if len(experiment.tasks) > 1 and not apart & {"task", "place", "prey"}:
+    tasks = [task for task in experiment.tasks if task in (spec.places or [task])]
+    if len(tasks) > 1 and not apart & {"task", "place", "prey"}:
         raise ValueError(f"{missing} the tasks")
     of = experiment.conditions or Conditions()
-    for name, several in {"spawn": of.spawns, "prey": of.preys}.items():
-        if not experiment.tasks and len(several) > 1 and not apart & {name, "place"}:
+    pairs = [*product(of.spawns, of.preys)]
+    if spec.places:
+        pairs = [pair for pair in pairs if condition_name(*pair) in spec.places]
+    for name, several in zip(("spawn", "prey"), zip(*pairs, strict=True), strict=False):
+        if not experiment.tasks and len({*several}) > 1 and not apart & {name, "place"}:
             raise ValueError(f"{missing} each {name}")
+
+
+def _share_a_task(arms: Sequence[Arm]) -> bool:
+    """Whether two of these arms are trained on the same task."""
+    for one, other in combinations(arms, 2):
+        if not one.tasks or not other.tasks or {*one.tasks} & {*other.tasks}:
+            return True
+    return False
 
 
 def _figure(where: str, spec: FigureSpec, facets: set[str], document: Document) -> Iterator[Names]:
@@ -246,14 +271,14 @@ def _must_be_measurable(
     where: str, measure: str, given: Mapping[str, Any], experiment: Experiment
 ) -> None:
     """Raise ValueError if runs of an experiment do not have what a claim measures, or not once."""
-    roles = [arm.role for arm in experiment.arms.values()]
     for role in get_args(Role)[:2]:
-        if roles.count(role) > 1:
+        if _share_a_task([arm for arm in experiment.arms.values() if arm.role == role]):
             raise ValueError(f"{where}.experiment: each {role} would count as seeds of one arm")
     if measure in OF_RETURNS and _foreign(experiment):
         raise ValueError(f"{where}.experiment: {measure} is of returns in predator-prey")
     over = {given.get("key"), *(experiment.vary if measure == "difference" else ())}
-    for key in experiment.vary.keys() - over:
+    several = {key for key, levels in experiment.vary.items() if len(levels) > 1}
+    for key in several - over:
         raise ValueError(f"{where}.experiment: levels of {key!r} would count as seeds")
 
 

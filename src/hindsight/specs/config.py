@@ -307,7 +307,7 @@ class Config(Spec):
         for name, rows in select.items():
             must_be_among(self.experiments, name, f"{where}: experiment")
             for row in rows:
-                _is_part_of(f"{where}.{name}", row, self.experiments[name], self.conditions)
+                _is_part_of(f"{where}.{name}", row, self.experiments[name])
         return self
 
     @property
@@ -329,9 +329,9 @@ class Config(Spec):
         return "published" if self.results == "published" else self.preset
 
 
-def _is_part_of(where: str, row: Row, experiment: Experiment, usual: Conditions) -> None:
+def _is_part_of(where: str, row: Row, experiment: Experiment) -> None:
     """Raise ValueError if a row names an arm, task, condition or level that is not there."""
-    of = experiment.conditions or usual
+    of = experiment.conditions or Conditions()  # a configuration may train fewer
     for key in row.levels:
         must_be_among(experiment.vary, key, f"{where}.levels:")
     known: dict[str, Iterable[Any]] = {"arms": experiment.arms, "tasks": experiment.tasks}

@@ -6,7 +6,7 @@ trained, since runs are independent of each other.
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -120,7 +120,7 @@ class Shipped:
     """The published cells, looked up by algorithm, condition, fidelity and first seed."""
 
     def __init__(self) -> None:
-        config = load(CONFIG, {"results": "published"})
+        self.config = config = load(CONFIG, {"results": "published"})
         specs = [
             _cell(config, at)
             for at in places(config, config.size)
@@ -133,11 +133,12 @@ class Shipped:
             self._cells.setdefault(_but_for_size(spec), []).append(spec)
 
     def cell(self, config: Config, at: Place) -> CellSpec:
-        """The largest published cell at a point of a configuration's grid.
+        """The largest published cell at a point of a configuration's grid, whatever its preset.
 
         Its early end is the published one's, unless keys give it.  SpecError if there is none.
         """
-        asked = _cell(config, replace(at, rows=[]))
+        asking = self.config.model_copy(update={"experiments": config.experiments})
+        asked = _cell(asking, replace(at, rows=[]))
         given = "early_end" in _keys(config.experiments[at.experiment], at)
         for found in self._cells.get(_but_for_size(asked), ()):
             if not given or found.early_end == asked.early_end:
@@ -236,38 +237,56 @@ def _values(config: Config, at: Place) -> tuple[dict[str, Any], str]:
     return values, where
 
 
-def _must_count(config: Config, experiment: str, places: list[tuple[Entry, str]]) -> None:
+def _whole(config: Config, experiment: str) -> list[Place]:
+    """The grid of an experiment, whatever is selected of it."""
+    return [*places(config, config.size.model_copy(update={"select": {experiment: (Row(),)}}))]
+
+
+def _must_count(config: Config, experiment: str, selected: Sequence[Place]) -> None:
     """Raise SpecError for a key of an arm that has no effect anywhere, as `must_count` does."""
-    definition = config.experiments[experiment]
-    for name, arm in definition.arms.items():
-        own = [entry for entry, _ in places if entry.arm == name and not entry.published]
-        grid = [replace(entry, fidelity=x) for entry in own for x in definition.fidelities]
-        for key in arm.keys:
-            why = ""
-            for at in grid:
-                values, where = _values(config, at)
-                try:
-                    must_count(validated(CellSpec, values, where), values, [key])
-                    break
-                except SpecError as error:
-                    why = why or f"{where}: {error}"
-            else:
-                if grid:
-                    raise SpecError(why)
+    for name, arm in config.experiments[experiment].arms.items():
+        for key in () if arm.published else arm.keys:
+            own = [at for at in selected if at.arm == name]
+            if not own or not _without_effect(config, own, key):
+                continue
+            whole = [at for at in _whole(config, experiment) if at.arm == name]
+            if why := _without_effect(config, whole, key):
+                raise SpecError(why)
 
 
-def _must_vary(experiment: str, places: list[tuple[Entry, str]]) -> None:
+def _without_effect(config: Config, grid: Sequence[Place], key: str) -> str:
+    """Say that a key has no effect at any of these points; "" if it has."""
+    why = ""
+    for at in grid:
+        values, where = _values(config, at)
+        try:
+            must_count(validated(CellSpec, values, where), values, [key])
+        except SpecError as error:
+            why = why or f"{where}: {error}"
+        else:
+            return ""
+    return why
+
+
+def _must_vary(config: Config, experiment: str, selected: Sequence[tuple[Place, str]]) -> None:
     """Raise SpecError for a key whose levels are the same cells, wherever else they are alike."""
-    for key in places[0][0].level:
-        cells: dict[Any, list[str]] = {}
-        for entry, name in places:
-            others = [str(x) for other, x in entry.level.items() if other != key]
-            cells.setdefault((entry.fidelity, entry.arm, entry.condition, *others), []).append(name)
-        several = [names for names in cells.values() if len(names) > 1]
-        if several and all(len({*names}) == 1 for names in several):
-            raise SpecError(
-                f"experiments.{experiment}.vary: {key!r} has no effect: all levels are one cell"
-            )
+    for key in selected[0][0].level:
+        if _varies(selected, key) is False:
+            whole = [(at, _cell(config, at).name) for at in _whole(config, experiment)]
+            if _varies(whole, key) is False:
+                raise SpecError(
+                    f"experiments.{experiment}.vary: {key!r} has no effect: all levels are one cell"
+                )
+
+
+def _varies(cells: Sequence[tuple[Place, str]], key: str) -> bool | None:
+    """Whether levels of a key are different cells; None if there is one level."""
+    alike: dict[Any, list[str]] = {}
+    for at, name in cells:
+        others = [str(x) for other, x in at.level.items() if other != key]
+        alike.setdefault((at.fidelity, at.arm, at.condition, *others), []).append(name)
+    several = [{*names} for names in alike.values() if len(names) > 1]
+    return any(len(names) > 1 for names in several) if several else None
 
 
 @dataclass(frozen=True)
@@ -297,8 +316,8 @@ class Plan:
         if not config.size.select:
             raise SpecError("select: names no experiment")
         for name, places in experiments.items():
-            _must_vary(name, places)
-            _must_count(config, name, places)
+            _must_vary(config, name, places)
+            _must_count(config, name, [entry for entry, _ in places])
         for name in config.size.select:
             if name not in experiments:
                 raise SpecError(f"select.{name}: leaves nothing of the experiment to train")

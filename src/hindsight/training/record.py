@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 from collections import defaultdict
+from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -212,11 +213,12 @@ class Record:
     # -- surviving interruption -----------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Remove temporary folders of killed processes."""
+        """Remove temporary files and folders of killed processes."""
         for kind in ("cells", "policies", "checkpoints", "progress"):
             path = self.path(kind, ".*")
             for rest in path.parent.glob(f".{glob.escape(path.stem)}.*"):
-                shutil.rmtree(rest, ignore_errors=True)
+                with suppress(OSError):
+                    shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
 
     def _resume(self, reuses: bool) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""

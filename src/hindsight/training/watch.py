@@ -12,8 +12,6 @@ from typing import Any, cast
 import gymnasium as gym
 import numpy as np
 import torch
-from matplotlib.animation import FFMpegWriter, PillowWriter
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from hindsight.envs.environment import make
@@ -21,6 +19,7 @@ from hindsight.envs.episodes import Episode, save_episodes
 from hindsight.envs.gymnasium.workers import episode_seed
 from hindsight.io.checksums import about
 from hindsight.io.files import DamagedError, FileError, write_whole
+from hindsight.io.startup import import_matplotlib
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
 from hindsight.specs.errors import EnvironmentFailure, validated
@@ -31,6 +30,10 @@ from hindsight.training.finished import is_policy_of
 from hindsight.training.policies import policy_of
 from hindsight.training.policy_files import PolicyFile, read_policy
 from hindsight.training.runs import play
+
+import_matplotlib()
+from matplotlib.animation import FFMpegWriter, PillowWriter  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 
 #: MuJoCo's rendering backends that need no screen.
 HEADLESS = ("egl", "osmesa")
