@@ -249,7 +249,7 @@ BOXES = gymnasium.make(ENV).observation_space.spaces  # type: ignore[attr-define
 
 @pytest.mark.filterwarnings("ignore:Acts is called")
 def test_their_callbacks_see_how_the_model_acts_now_and_others_its_best():
-    acts, model = Acts(), sac(evaluate_every=10_000)
+    acts, model = Acts(), sac(evaluate_every=60)
     observation = {key: np.ones(box.shape) for key, box in BOXES.items()}
     seen: list[Any] = []
 

@@ -4,6 +4,7 @@ A model trains several runs at once, which differ only in their seeds.  Curves a
 every run.  One run acts: by default the one with the best evaluation.
 """
 
+import copy
 import re
 import signal
 import sys
@@ -64,6 +65,8 @@ Callback = Callable[["Model"], bool | None]
 
 #: More steps than any training takes.
 MOST_STEPS = 10**15
+#: The score of a run that has not been evaluated.
+UNKNOWN = (-np.inf, -np.inf)
 #: Bytes that the replay buffers of all runs may take, unless the user sets `buffer_size`.
 LARGEST_BUFFER = 8e9
 
@@ -219,7 +222,7 @@ class Model:
         self._tested, self._test_seconds = 0, 0.0
         #: Parameters [run, parameter], and success rate and mean return at the best evaluation.
         self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
-        self._scores = [(-np.inf, -np.inf)] * len(self.seeds)
+        self._scores = [UNKNOWN] * len(self.seeds)
         self._columns: dict[str, dict[str, list[NDArray[Any]]]] = {
             "train": defaultdict(list), "evaluation": defaultdict(list),
         }  # fmt: skip
@@ -399,6 +402,9 @@ class Model:
         self.num_timesteps = runs.env_steps
         self._note(runs, "train", columns)
         self._rows["last"] = runs.rows.detach().cpu().clone()
+        for i, row in enumerate(self._rows["last"]):
+            if self._scores[i] == UNKNOWN and row.isfinite().all():  # the best that is known
+                self._rows["best"][i] = row
         self._actors.clear()
         if self.num_timesteps - self._tested >= self.evaluate_every or self.num_timesteps >= target:
             self._test(runs)
@@ -525,12 +531,16 @@ class Model:
         `compute_reward` relabels.  Rewards that are stored stay as they are, unless relabelled.
         `evaluate`, `film` and a loaded model make new instances, in which it was not called.
 
+        The task may be another one then, so what was best before it is forgotten: the latest
+        parameters act until the next evaluation.
+
         Returns what it returned in training, by run and environment.
 
         Raises:
             SpecError: the environment has no such method.
             EnvironmentFailure: the method raised an error.
         """
+        self._scores = [UNKNOWN] * len(self.seeds)
         return self._started().call(method, arguments, options)
 
     def curves(self) -> pd.DataFrame:
@@ -714,6 +724,10 @@ class Model:
         left: dict[str, Any] = {"_learns": None, "_runs": None, "_board": None, "_actors": {}}
         return {**vars(self), **left, "_resumes": resumes, "acts_by": "best"}
 
+    def __copy__(self) -> Self:
+        """Copy all, so that the two share nothing that training changes."""
+        return copy.deepcopy(self)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _learns=threading.Lock())
 
@@ -732,6 +746,9 @@ class Model:
         """
         if training:
             self._must_be_whole()
+        # First, as a model that goes on from parameters alone begins anew.
+        runs = self._started().state_dict() if training else None
+        environment = self.spec.environment
         state = {
             "format": FORMAT,
             "spec": self.spec.model_dump_json(),
@@ -741,12 +758,13 @@ class Model:
             "scores": self._scores,
             "steps": self.num_timesteps,
             "evaluate_every": self.evaluate_every,
-            "choices": list(self.spec.environment.choices),
+            "choices": list(environment.choices),
+            "goal_size": getattr(environment, "goal_size", None),
             "curves": {
                 phase: {name: torch.from_numpy(np.concatenate(v)) for name, v in columns.items()}
                 for phase, columns in self._columns.items()
             },
-            "training": self._started().state_dict() if training else None,
+            "training": runs,
         }
         save(Path(path), state)
         return Path(path)
@@ -796,6 +814,8 @@ class Model:
             every = _whole(file.saved.get("evaluate_every", grid), 1)
             model._set_up(spec, file.seeds, rows, every, device, workers)
             model._restore(file)
+            if _is_another_task(file, spec):  # whose scores are others
+                model._scores = [UNKNOWN] * len(file.seeds)
         except SpecError:
             raise
         except MISFITS as error:
@@ -890,6 +910,12 @@ def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tenso
             f"env: {there.id} has actions of {choices or 'no'} choices, and the policies in "
             f"{file.path}, trained in {trained_in}, of {trained_for or 'none'}"
         )
+    trained_for, goal_size = file.saved.get("goal_size"), getattr(there, "goal_size", None)
+    if None not in (trained_for, goal_size) and trained_for != goal_size:
+        raise SpecError(
+            f"env: {there.id} has goals of {goal_size} numbers, and the policies in {file.path}, "
+            f"trained in {trained_in}, are for goals of {trained_for}"
+        )
     try:
         return spec, file.rows_of(spec)
     except FileError:
@@ -914,6 +940,15 @@ def _misfit(file: PolicyFile, there: str, why: str) -> Exception:
         f"{file.path}: the training in it cannot go on in {there}, which differs too much from "
         f"{before} ({why}); save it without training=True, and the parameters alone can"
     )
+
+
+def _is_another_task(file: PolicyFile, spec: CellSpec) -> bool:
+    """Whether a file's environment had another name, other parameters or another step limit."""
+    before, now = file.values["environment"], spec.environment.model_dump(mode="json")
+    numbered = re.compile(rf"^{NAMESPACE}/(.*?)-?\d+-v0$")  # objects have a new number each time
+    names = (numbered.sub(r"\1", x["id"].rpartition(":")[2]) for x in (before, now))
+    others = {key: value for key, value in before.items() if key != "id"}
+    return len({*names}) > 1 or any(now.get(key) != value for key, value in others.items())
 
 
 def _warn_of_another_task(file: PolicyFile, spec: CellSpec) -> None:

@@ -106,7 +106,7 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run with parameters `row` [parameter]; other arguments as `evaluate_policy`."""
     own: EnvironmentSpec | None = None
-    if environment is None or (spec.environment.foreign and environment == spec.environment.id):
+    if environment is None or environment == spec.environment.id:
         own = spec.environment.with_parameters(dict(parameters or {}))
     opened: Any = closing(own.make()) if own is not None else _opened(environment, parameters)
     with opened as env:

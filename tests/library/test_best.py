@@ -1,0 +1,120 @@
+"""Which parameters are best, and act: never those of another task, or of before any training."""
+
+import copy
+import os
+import signal
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import hindsight
+from hindsight import PPO, SAC
+from hindsight.specs.errors import SpecError
+from hindsight.training.evaluate import evaluate_policy
+from tests.envs.test_quirks import SMALL, Drone
+
+
+class Levels(Drone):
+    """A level moves its goals, which end the episode once reached."""
+
+    def __init__(self, level: float = 0.2, parts: int = 1) -> None:
+        super().__init__(seen=4 - 2 * parts)
+        if parts == 2:
+            place = gym.spaces.Box(-9, 9, (2,), np.float32)
+            spaces = {
+                **self.observation_space.spaces,
+                "achieved_goal": place,
+                "desired_goal": place,
+            }
+            self.observation_space = gym.spaces.Dict(spaces)
+        self.level, self.parts = level, parts
+
+    def observe(self) -> dict[str, Any]:
+        obs = super().observe()
+        goals = {key: np.repeat(obs[key], self.parts) for key in ("achieved_goal", "desired_goal")}
+        return obs | goals
+
+    def draw(self) -> Any:
+        return (self.level * self.np_random.choice([-1, 1], 1)).astype(np.float32)
+
+    def set_level(self, level: float) -> None:
+        self.level = level
+
+
+for name, kwargs in {"Levels": {}, "Harder": {"level": 1.0}, "Wider": {"parts": 2}}.items():
+    gym.register(f"{name}-v0", Levels, max_episode_steps=10, kwargs=kwargs)
+
+
+def small(env: Any = "Levels-v0", **more: Any) -> SAC:
+    return SAC(env, **SMALL | {"evaluate_every": 400} | more)
+
+
+def last_is_best(model: SAC) -> bool:
+    return torch.equal(model.parameters(), model.parameters(which="last"))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_what_was_best_in_another_task_is_forgotten(training, tmp_path):
+    model = small().learn(800)
+    model._scores = [(1.0, 0.0)]  # which no later evaluation reaches
+    path = model.save(tmp_path / "model", training=training)
+    with pytest.warns(UserWarning):
+        harder = hindsight.load(path, env="Harder-v0").learn(400)
+    assert last_is_best(harder) and not torch.equal(harder.parameters(), model.parameters())
+    again = hindsight.load(path)
+    assert again._scores == [(1.0, 0.0)] and hindsight.load(path, env="Levels-v0")._scores == [
+        (1, 0)
+    ]
+
+
+def test_what_was_best_before_a_method_was_called_is_forgotten():
+    model = small().learn(400)
+    model._scores = [(1.0, 0.0)]
+    model.call("set_level", 1.0)
+    assert last_is_best(model.learn(400))
+
+
+def test_until_the_first_evaluation_the_latest_parameters_act(tmp_path):
+    def stop(model):
+        if model.num_timesteps == 600:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    model = small(evaluate_every=10_000)
+    before = model.parameters()
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(2000, stop)
+    assert last_is_best(model) and not torch.equal(model.parameters(), before)
+    assert last_is_best(hindsight.load(model.save(tmp_path / "model")))
+
+
+def test_a_model_that_goes_on_from_parameters_alone_is_saved_as_one(tmp_path):
+    path = small().learn(400).save(tmp_path / "parameters")
+    with pytest.warns(UserWarning, match="start from scratch"):
+        whole = hindsight.load(path).save(tmp_path / "whole", training=True)
+    assert hindsight.load(whole).learn(200).num_timesteps == 200
+
+
+def test_goals_of_another_size_do_not_fit(tmp_path):
+    path = small().learn(400).save(tmp_path / "model")
+    with pytest.raises(SpecError, match=r"Wider-v0 has goals of 2 numbers, .* for goals of 1"):
+        hindsight.load(path, env="Wider-v0")
+
+
+def test_a_copy_shares_nothing_that_training_changes():
+    model = small().learn(400)
+    before, rows = model.parameters(which="last"), len(model.curves())
+    other = copy.copy(model)
+    other.learn(400)
+    assert len(model.curves()) == rows and torch.equal(model.parameters(which="last"), before)
+    assert torch.equal(model.learn(400).parameters(which="last"), other.parameters(which="last"))
+
+
+def test_the_id_alone_keeps_the_parameters_of_the_training(tmp_path):
+    model = PPO("PredatorPrey-v0", seeds=1, env_kwargs={"prey": "repel", "max_steps": 15})
+    path = model.learn(2048).save(tmp_path / "model")
+    named = evaluate_policy(path, "PredatorPrey-v0", 20)
+    assert named.length_mean < 20
+    assert named[:4] == evaluate_policy(path, None, 20)[:4]
