@@ -116,3 +116,27 @@ def test_the_id_alone_keeps_the_parameters_of_the_training(tmp_path):
     named = evaluate_policy(path, "PredatorPrey-v0", 20)
     assert named.length_mean < 20
     assert named[:4] == evaluate_policy(path, None, 20)[:4]
+
+
+def test_predicted_actions_are_those_that_evaluations_take():
+    """To the bit, also in a narrow box far from 0."""
+
+    class Narrow(Drone):
+        action_space = gym.spaces.Box(1000.0, 1000.001, (1,), np.float64)
+
+        def step(self, action: Any) -> Any:
+            taken.append(action.copy())
+            return super().step((action - 1000) * 1000)
+
+    taken: list[Any] = []
+    model = SAC(Narrow, max_episode_steps=10, **SMALL).learn(400)
+    taken.clear()
+    model.evaluate(1, which="last")
+    env, played = gym.wrappers.TimeLimit(Narrow(), 10), taken[:]
+    taken.clear()
+    obs, over = env.reset(seed=0)[0], False
+    while not over:
+        obs, _, *ends, _ = env.step(model.predict(obs, which="last")[0])
+        over = any(ends)
+    assert len(played) == 10
+    np.testing.assert_array_equal(taken, played)

@@ -112,7 +112,7 @@ class Policy(nn.Module):
         self.space = actions
         bounds: Any = (actions.low, actions.high) if isinstance(actions, Box) else (0.0, 0.0)
         for name, bound in zip(("low", "high"), bounds, strict=True):
-            self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float32))
+            self.register_buffer(name, torch.tensor(np.ravel(bound), dtype=torch.float64))
         starts = np.ravel(getattr(actions, "start", 0)).astype(np.int64)
         self.register_buffer("first_choice", torch.from_numpy(starts))
 
@@ -157,9 +157,10 @@ class Policy(nn.Module):
         if not self.is_box:
             components = actions.reshape(-1, len(self.first_choice)) + self.first_choice
             return components.reshape(-1, *self.action_shape)
-        actions = actions.clamp(-1, 1)
+        actions = actions.double().clamp(-1, 1)  # as for the environments, `specs.spaces.action_of`
         scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * actions
         inside = torch.minimum(torch.maximum(scaled, self.low), self.high)  # despite rounding
+        inside = inside if self.space.dtype == np.float64 else inside.float()
         return inside.reshape(-1, *self.action_shape)
 
 
