@@ -16,7 +16,7 @@ from hindsight import __version__
 # Importing them registers their commands, in the order of --help.
 from hindsight.cli import jobs, library, replication  # noqa: F401
 from hindsight.cli.common import app
-from hindsight.io.files import DamagedError, FileError, lacks_memory, reason, set_aside
+from hindsight.io.files import DamagedError, FileError, machine_failed, reason, set_aside
 from hindsight.io.interruption import end_with_parent
 from hindsight.io.startup import have_home, must_have_memory, open_streams
 from hindsight.specs.errors import EnvironmentFailure, SpecError
@@ -60,7 +60,7 @@ def main() -> None:
         except DamagedError as error:
             raise FileError(f"{error}{_set_aside(error.paths)}") from None
         except (MemoryError, RuntimeError) as error:
-            if not lacks_memory(error):
+            if not machine_failed(error):
                 raise
             what = "the GPU failed" if "CUDA error" in str(error) else "out of memory"
             raise FileError(f"{what} ({reason(error)})") from None

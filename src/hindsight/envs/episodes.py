@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hindsight.io.files import (
     DamagedError,
     FileError,
-    lacks_memory,
+    machine_failed,
     must_be_regular,
     reason,
     write_whole,
@@ -105,6 +105,6 @@ def load_episodes(path: Path) -> list[Episode]:
     except OSError as error:
         raise FileError(f"{path}: holds no episodes: {reason(error)}") from error
     except Exception as error:  # an unrelated file can make the loader raise anything
-        if lacks_memory(error):
+        if machine_failed(error):
             raise
         raise DamagedError(f"{path}: holds no episodes: {reason(error)}", path) from error

@@ -30,24 +30,27 @@ class Tables:
     fidelity: str
 
     @cached_property
+    def _whole(self) -> dict[str, Any]:
+        """The plan with all entries of this fidelity."""
+        plan: dict[str, Any] = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        own = [e for e in plan["entries"] if e["fidelity"] == self.fidelity]
+        return plan | {"entries": own}
+
+    @cached_property
     def plan(self) -> dict[str, Any]:
         """The plan with the entries of this fidelity.
 
         Repeated cells of an arm are left out: `final` has one copy, whatever k is, so its levels of
         k are one cell.
         """
-        plan: dict[str, Any] = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
-        own = [e for e in plan["entries"] if e["fidelity"] == self.fidelity]
-        first = {(e["arm"], e["condition"], e["cell"]): e for e in reversed(own)}
-        plan["entries"] = list(first.values())[::-1]
-        return plan
+        entries = self._whole["entries"]
+        first = {(e["arm"], e["condition"], e["cell"]): e for e in reversed(entries)}
+        return self._whole | {"entries": list(first.values())[::-1]}
 
     @cached_property
     def budgets(self) -> dict[Key, int]:
         """Steps of the cells, also of repeated ones."""
-        plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
-        own = [entry for entry in plan["entries"] if entry["fidelity"] == self.fidelity]
-        return {key_of(entry): entry["steps"] for entry in own}
+        return {key_of(entry): entry["steps"] for entry in self._whole["entries"]}
 
     def read(self, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Return the rows of this fidelity; from a parquet table, only the key and `columns`.

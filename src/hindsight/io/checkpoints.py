@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from hindsight.io.files import (
     DamagedError,
     FileError,
-    lacks_memory,
+    machine_failed,
     must_be_regular,
     reason,
     write_whole,
@@ -77,7 +77,7 @@ def load(path: Path) -> dict[str, Any]:
             raise ValueError("its checksum is wrong")
         return state
     except Exception as error:  # an unrelated file can make the loader raise anything
-        if lacks_memory(error):
+        if machine_failed(error):
             raise
         if isinstance(error, OSError) and error.errno:
             raise FileError(f"{path}: cannot be read: {reason(error)}") from error

@@ -37,8 +37,8 @@ def reason(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that memory is lacking or a GPU fails, and so nothing of a file."""
+def machine_failed(error: BaseException) -> bool:
+    """Whether memory was lacking or a GPU failed, which says nothing of a file."""
     kinds = {kind.__name__ for kind in type(error).__mro__}  # torch's, without importing it
     ours = {"MemoryError", "OutOfMemoryError", "AcceleratorError"}
     return bool(kinds & ours) or "can't allocate memory" in str(error)
@@ -48,7 +48,7 @@ def is_unread(error: BaseException) -> bool:
     """Whether reading a file failed for reasons of the machine: nothing is known of its content."""
     if isinstance(error, FileError):
         return not isinstance(error, DamagedError)
-    return lacks_memory(error) or (isinstance(error, OSError) and bool(error.errno))
+    return machine_failed(error) or (isinstance(error, OSError) and bool(error.errno))
 
 
 def must_be_regular(path: Path) -> None:

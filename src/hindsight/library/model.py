@@ -430,9 +430,12 @@ class Model:
                 try:
                     runs.load_state_dict(resumes)
                 except MISFITS as error:
-                    if file is not None:
-                        raise _misfit(file, self.spec.environment.id, reason(error)) from error
-                    raise
+                    if file is None:
+                        raise
+                    raise FileError(
+                        f"{file.path}: its training is damaged, of another task or of another "
+                        f"version of this package, and cannot continue: {reason(error)}"
+                    ) from error
                 if file is not None:
                     _warn_of_another_task(file, self.spec)
             self._runs, self._file, self._resumes = runs, None, None
@@ -926,20 +929,6 @@ def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tenso
             f"{there.n_outputs} action outputs, which does not fit the policies in {file.path}, "
             f"trained in {trained_in}"
         ) from None
-
-
-def _misfit(file: PolicyFile, there: str, why: str) -> Exception:
-    """The error for a file whose training cannot go on in the environment `there`."""
-    before = file.values["environment"]["id"]
-    if before == there:
-        return FileError(
-            f"{file.path}: its training is damaged or of another version of this package, and "
-            f"cannot continue: {why}"
-        )
-    return SpecError(
-        f"{file.path}: the training in it cannot go on in {there}, which differs too much from "
-        f"{before} ({why}); save it without training=True, and the parameters alone can"
-    )
 
 
 def _is_another_task(file: PolicyFile, spec: CellSpec) -> bool:

@@ -122,11 +122,8 @@ def _actor(policy: Any, deterministic: bool) -> Actor:
     if hasattr(policy, "predict"):
         # Stable-Baselines3's evaluation gets observations from the model's VecNormalize.
         around = getattr(policy, "get_vec_normalize_env", lambda: None)()
-        if around is not None:
-            return lambda obs: policy.predict(
-                around.normalize_obs(obs), deterministic=deterministic
-            )[0]
-        return lambda obs: policy.predict(obs, deterministic=deterministic)[0]
+        seen = (lambda obs: obs) if around is None else around.normalize_obs
+        return lambda obs: policy.predict(seen(obs), deterministic=deterministic)[0]
     if not callable(policy):
         raise SpecError(
             f"policy: an object of type {type(policy).__name__} is not allowed; it must be a path, "

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from hindsight.io.checkpoints import load, save, shapes
 from hindsight.io.checksums import file_sha256
-from hindsight.io.files import DamagedError, lacks_memory, reason, set_aside
+from hindsight.io.files import DamagedError, machine_failed, reason, set_aside
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import identity_of
 from hindsight.specs.errors import SpecError
@@ -241,7 +241,7 @@ class Record:
                 at = f"continued at {self.steps_done:,} of {self.steps:,} steps"
                 print(f"{path}: {at if self.missing else 'was finished'}", file=sys.stderr)
         except (DamagedError, *MISFITS) as error:
-            if lacks_memory(error) or isinstance(error, SpecError):
+            if machine_failed(error) or isinstance(error, SpecError):
                 raise
             set_aside(path)
             misfit = f"{path}: does not fit its cell ({reason(error)})"
