@@ -246,9 +246,9 @@ def find_facts(
         only = other is env or isinstance(other, TheOnlyOne)
         if other.unwrapped is env.unwrapped and not only:
             raise SpecError(
-                f"{name}: the same environment is returned each time, and two trainings or an "
-                "evaluation would play in it at once: pass the environment itself, or a function "
-                "that creates a new one"
+                f"{name}: the same environment is returned each time, so training and evaluation "
+                "would play in it at once: pass the environment itself, or a function that creates "
+                "a new one"
             )
         if other is not env:
             stack.enter_context(closing(other))

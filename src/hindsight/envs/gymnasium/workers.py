@@ -42,8 +42,8 @@ Slot = tuple[int, int]
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 #: What is said of an end that has nothing to do with the goal, and counts as a success.
 ENDS_ANYWAY = (
-    "compute_terminated ended an episode, as it would have under other goals, too (a fall?), "
-    "and as info has no is_success, that counts as a success: write is_success into info"
+    "compute_terminated ended an episode that it would have ended under other goals, too (a "
+    "fall?); it counts as a success, because info has no is_success: write is_success into info"
 )
 #: An episode can be replayed up to this length.
 LONGEST_REPLAY = 10_000
