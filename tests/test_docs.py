@@ -228,6 +228,13 @@ def mistake(page: Path, target: str) -> str:
     return ""
 
 
+def test_the_readme_counts_changed_verdicts_as_the_scoreboard_does():
+    """The scoreboard's sentence is computed (report.words.revised)."""
+    readme, board = (markdown(ROOT / name) for name in ("README.md", "REPLICATION.md"))
+    (counted,) = re.findall(r"gave another verdict in (\d+ of \d+) cases", board)
+    assert re.findall(r"changed (\d+ of \d+) verdicts", readme) == [counted]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page):
     found = [mistake(page, target) for target in links(markdown(page))]
