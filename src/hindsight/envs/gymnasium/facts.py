@@ -112,17 +112,21 @@ class GoalFacts(Facts):
             return bool(self.outcome(achieved[None], desired[None])[1][0])
         return said
 
-    def ends_anyway(self, achieved: Array, pursued: Array, others: Iterable[Array]) -> bool:
+    def ends_anyway(self, achieved: Array, pursued: Array, places: Iterable[Array]) -> bool:
         """Whether compute_terminated alone tells success, but would end other goals' episodes, too.
 
-        others: goals [*goal] of other episodes, of which those count at which `pursued` is missed.
+        Other goals are `places` [*goal] and, as some goals need only be passed, places as far
+        behind `achieved` [*goal]; of both, those that are another goal than `pursued` [*goal].
         """
         if self.success_test.name != "compute_terminated" or self.success_test.best is not None:
             return False
-        goals = np.stack([*others])
-        apart = goals[~self.outcome(goals, np.stack([pursued] * len(goals)))[1]]
-        reached = np.stack([achieved] * max(len(apart), 1))
-        return len(apart) > 2 and bool(self.outcome(reached, apart)[1].all())
+        goals = np.stack([*places])
+        if np.issubdtype(goals.dtype, np.floating):
+            goals = np.concatenate([goals, 2 * achieved - goals])
+        goals = np.unique(goals, axis=0)
+        same, reached = (np.stack([goal] * len(goals)) for goal in (pursued, achieved))
+        apart = ~(self.outcome(goals, same)[1] & self.outcome(same, goals)[1])
+        return apart.sum() > 2 and bool(self.outcome(reached, goals)[1][apart].all())
 
     def check_ending(
         self,

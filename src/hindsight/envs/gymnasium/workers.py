@@ -93,8 +93,8 @@ class Instances:
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = facts
-        #: Goals of the latest episodes, and whether an end under all of them has been told of.
-        self._goals: deque[NDArray[Any]] = deque(maxlen=8)
+        #: Latest goals, desired and achieved, and whether an end under all of them is told of.
+        self._goals: deque[NDArray[Any]] = deque(maxlen=64)
         self._told = purpose is Purpose.EVALUATION_SPAWN
         #: What is being done, for messages.
         self._doing = ""
@@ -180,6 +180,7 @@ class Instances:
             self._told = facts.ends_anyway(achieved, pursued, self._goals)
             if self._told:
                 print(f"{self.spec.called}: {ENDS_ANYWAY}", file=sys.stderr, flush=True)
+        self._goals.append(achieved)
         expected = self._watches[i].check(achieved, pursued, info)
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
