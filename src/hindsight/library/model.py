@@ -5,7 +5,6 @@ every run.  One run acts: by default the one with the best evaluation.
 """
 
 import copy
-import re
 import signal
 import sys
 import threading
@@ -19,14 +18,12 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import gymnasium as gym
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from hindsight.io.checkpoints import load, save
-from hindsight.io.checksums import about, read_table
+from hindsight.io.checkpoints import save
 from hindsight.io.files import FileError, reason
 from hindsight.io.interruption import Interrupted, noticed
 from hindsight.library.callbacks import TensorBoard
@@ -39,16 +36,22 @@ from hindsight.library.from_stable_baselines3 import (
     learn_words,
     of_vector,
 )
+from hindsight.library.model_files import (
+    MOST_STEPS,
+    cell_in,
+    checkpoint_beside,
+    curves_beside,
+    is_another_task,
+    warn_of_another_task,
+    whole,
+)
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import called, keys_of, notes_of
 from hindsight.replay.buffer import count_of
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import DEFAULTS, CellSpec, cell_values, must_count
-from hindsight.specs.code import identity_of
-from hindsight.specs.environments import ENVIRONMENTS
+from hindsight.specs.cell import CellSpec, cell_values, must_count
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
-from hindsight.specs.from_file import cell_of, wants_naming
-from hindsight.specs.gymnasium import NAMESPACE, GymnasiumSpec, registered
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import known_device, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
@@ -63,8 +66,6 @@ Which = Literal["best", "last"]
 #: Called with the model after every iteration; returning False ends `learn`.
 Callback = Callable[["Model"], bool | None]
 
-#: More steps than any training takes.
-MOST_STEPS = 10**15
 #: The score of a run that has not been evaluated.
 UNKNOWN = (-np.inf, -np.inf)
 #: Bytes that the replay buffers of all runs may take, unless the user sets `buffer_size`.
@@ -418,7 +419,12 @@ class Model:
         if self._runs is None:
             file, resumes = self._file, self._resumes
             if file is not None:
-                resumes = file.saved.get("training") or self._checkpoint(file.path)
+                resumes = file.saved.get("training")
+                if resumes is None and (found := checkpoint_beside(file, self.spec)) is not None:
+                    resumes = found["runs"]
+                    for name, parts in found["curves"].items():
+                        phase, _, column = name.partition("/")
+                        self._columns[phase][column] = [part.numpy() for part in parts]
                 if resumes is None:
                     self._forget_training(file)
             # The replay buffer's size must not depend on the length of a call of `learn`.
@@ -437,7 +443,7 @@ class Model:
                         f"version of this package, and cannot continue: {reason(error)}"
                     ) from error
                 if file is not None:
-                    _warn_of_another_task(file, self.spec)
+                    warn_of_another_task(file, self.spec)
             self._runs, self._file, self._resumes = runs, None, None
         return self._runs
 
@@ -459,24 +465,6 @@ class Model:
             stacklevel=4,
         )
         return fits
-
-    def _checkpoint(self, path: Path) -> dict[str, Any] | None:
-        """Load the checkpoint of an interrupted training beside a policy file, with its curves.
-
-        Returns None if there is none, or it is of other code, another specification or other runs.
-        """
-        checkpoint = _in_folder("checkpoints", path, "best")
-        if checkpoint == path or not checkpoint.exists():
-            return None
-        saved = load(checkpoint)
-        state: dict[str, Any] | None = saved.get("runs")
-        ours = saved.get("identity") == identity_of(self.spec)
-        if not ours or state is None or state["seeds"] != self.seeds:
-            return None
-        for name, parts in saved["curves"].items():
-            phase, _, column = name.partition("/")
-            self._columns[phase][column] = [part.numpy() for part in parts]
-        return state
 
     def _forget_training(self, file: PolicyFile) -> None:
         """Start training from step 0 with only the parameters of a file, and warn about it."""
@@ -806,7 +794,7 @@ class Model:
         if hasattr(env, "num_envs"):  # the model keeps its own number
             env, _ = of_vector(env)
         try:
-            spec, rows = _cell_in(file, env)
+            spec, rows = cell_in(file, env)
             kind: Any = model_of(spec.algorithm.name)
             if not issubclass(kind, cls):
                 raise FileError(
@@ -814,10 +802,10 @@ class Model:
                 )
             model: Self = kind.__new__(kind)
             grid = max(spec.steps // spec.evaluation.points, 1)
-            every = _whole(file.saved.get("evaluate_every", grid), 1)
+            every = whole(file.saved.get("evaluate_every", grid), 1)
             model._set_up(spec, file.seeds, rows, every, device, workers)
             model._restore(file)
-            if _is_another_task(file, spec):  # whose scores are others
+            if is_another_task(file, spec):  # whose scores are others
                 model._scores = [UNKNOWN] * len(file.seeds)
         except SpecError:
             raise
@@ -832,9 +820,9 @@ class Model:
             last, best = saved["last"], self._rows["best"]
             if last.shape != best.shape or last.dtype != best.dtype:
                 raise FileError(f"{file.path}: its parameters do not match its specification")
-            self._rows["last"], self.num_timesteps = last, _whole(saved["steps"], 0)
+            self._rows["last"], self.num_timesteps = last, whole(saved["steps"], 0)
             if (training := saved["training"]) is not None:
-                iterations = _whole(training["iteration"], 0)
+                iterations = whole(training["iteration"], 0)
                 if iterations * self.spec.algorithm.iteration_steps != self.num_timesteps:
                     raise ValueError(f"{iterations} iterations are not {self.num_timesteps} steps")
             # An untrained model has no training state to lose, so `learn` need not warn.
@@ -844,136 +832,20 @@ class Model:
                 columns.update({name: [column.numpy()] for name, column in curves.items()})
         else:
             steps = saved.get("steps", [saved.get("result", {}).get("steps", 0)])
-            self.num_timesteps = max(_whole(each, 0) for each in steps)
-            self._take_curves(file.path)
+            self.num_timesteps = max(whole(each, 0) for each in steps)
+            if (table := curves_beside(file, self.spec)) is not None:
+                for phase, columns in self._columns.items():
+                    present = table[table.phase == phase].drop(columns="phase")
+                    present = present.dropna(axis=1, how="all")
+                    columns.update({str(name): [present[name].to_numpy()] for name in present})
+                last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
+                scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
+                self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
         if "scores" in saved:
             self._scores = [(float(success), float(mean)) for success, mean in saved["scores"]]
             if np.isnan(self._scores).any():
                 raise ValueError("a score is not a number")
         self.curves()  # raises an error if they do not fit together
-
-    def _take_curves(self, path: Path) -> None:
-        """Read the curves that the workflow has written beside its policies, if they are there."""
-        curves = _in_folder("cells", path, "policies", "best").with_suffix(".parquet")
-        if curves == path or about(curves).get("spec_hash") != self.spec.hash:
-            return
-        table = read_table(curves).to_pandas()
-        for phase, columns in self._columns.items():
-            rows = table[(table.phase == phase) & table.seed.isin(self.seeds)]
-            present = rows.drop(columns="phase").dropna(axis=1, how="all")
-            columns.update({name: [present[name].to_numpy()] for name in present})
-        last = table[table.phase == "evaluation"].groupby("seed").last().loc[self.seeds]
-        scores = zip(last.success_rate.tolist(), last.return_mean.tolist(), strict=True)
-        self._scores, self.num_timesteps = list(scores), int(last.env_steps.max())
-
-
-def _in_folder(folder: str, path: Path, *others: str) -> Path:
-    """Replace the last folder of a path that has one of these names; without one, the same path."""
-    parts = list(path.parts)
-    at = max((i for i, part in enumerate(parts[:-1]) if part in others), default=None)
-    if at is not None:
-        parts[at] = folder
-    return Path(*parts)
-
-
-def _whole(value: Any, least: int) -> int:
-    """Return a number of steps or iterations that a file holds; ValueError if it is impossible."""
-    if type(value) is not int or not least <= value <= MOST_STEPS:
-        raise ValueError(f"{value!r} is not a number of steps")
-    return value
-
-
-def _cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor]:
-    """Return a file's cell and parameters [run, parameter], in the user's environment if given."""
-    where = DEFAULTS["environment"] | file.values["environment"]
-    trained_in = where["id"]
-    if env is None:
-        _must_be_known(file.path, trained_in)
-    elif isinstance(env, str) and env.rpartition(":")[2] == trained_in.rpartition(":")[2]:
-        where["id"] = env  # the same environment, whose module the user may have named
-    else:
-        old, where = where, environment_values(env, None, None)
-        if where["id"] not in ENVIRONMENTS:  # which have no such options
-            limited = registered(where["id"]).max_episode_steps is not None
-            kept = ("terminates", "rest", "success", *(() if limited else ("max_episode_steps",)))
-            where |= {key: old[key] for key in kept if old.get(key) is not None}
-    try:
-        spec = cell_of(file.values | {"environment": where}, file.path, where["id"])
-    except FileError as error:
-        if env is None or where["id"] == trained_in:
-            raise
-        why = reason(error).removeprefix(f"{file.path}: ")
-        raise SpecError(
-            f"env: {where['id']} does not fit the policies in {file.path}: {why}"
-        ) from None
-    there = spec.environment
-    trained_for, choices = file.saved.get("choices"), list(there.choices)
-    if trained_for not in (None, choices):
-        raise SpecError(
-            f"env: {there.id} has actions of {choices or 'no'} choices, and the policies in "
-            f"{file.path}, trained in {trained_in}, of {trained_for or 'none'}"
-        )
-    trained_for, goal_size = file.saved.get("goal_size"), getattr(there, "goal_size", None)
-    if None not in (trained_for, goal_size) and trained_for != goal_size:
-        raise SpecError(
-            f"env: {there.id} has goals of {goal_size} numbers, and the policies in {file.path}, "
-            f"trained in {trained_in}, are for goals of {trained_for}"
-        )
-    try:
-        return spec, file.rows_of(spec)
-    except FileError:
-        if env is None:
-            raise
-        raise SpecError(
-            f"env: {there.id} has observations of {there.observation_size} numbers and "
-            f"{there.n_outputs} action outputs, which does not fit the policies in {file.path}, "
-            f"trained in {trained_in}"
-        ) from None
-
-
-def _is_another_task(file: PolicyFile, spec: CellSpec) -> bool:
-    """Whether a file's environment had another name, other parameters or another step limit."""
-    before, now = file.values["environment"], spec.environment.model_dump(mode="json")
-    numbered = re.compile(rf"^{NAMESPACE}/(.*?)-?\d+-v0$")  # objects have a new number each time
-    names = (numbered.sub(r"\1", x["id"].rpartition(":")[2]) for x in (before, now))
-    others = {key: value for key, value in before.items() if key != "id"}
-    return len({*names}) > 1 or any(now.get(key) != value for key, value in others.items())
-
-
-def _warn_of_another_task(file: PolicyFile, spec: CellSpec) -> None:
-    """Warn that a replay buffer goes on with the rewards and ends of another environment.
-
-    Not of objects, which have a new id each time.
-    """
-    ids = file.values["environment"]["id"], spec.environment.id
-    trained_in, there = (name.rpartition(":")[2] for name in ids)
-    named = not trained_in.startswith(f"{NAMESPACE}/")
-    if not spec.algorithm.on_policy and named and trained_in != there:
-        warnings.warn(
-            f"the training goes on in {there}: rewards and ends that its replay buffer holds are "
-            f"still those of {trained_in}, until they are overwritten or relabelled",
-            stacklevel=4,
-        )
-
-
-def _must_be_known(path: Path, name: str) -> None:
-    """Raise SpecError for an environment whose module has not been imported yet."""
-    module, _, bare = name.rpartition(":")
-    if bare.startswith(f"{NAMESPACE}/"):
-        raise SpecError(
-            f"{path}: its environment was passed as an object, which a file cannot contain; pass "
-            "it again: load(path, env=...)"
-        )
-    # An entry point given as text is a module that gymnasium has yet to import: only from a package
-    # that has been imported.
-    made_by = gym.registry[bare].entry_point if bare in gym.registry else ""
-    imported = not isinstance(made_by, str) or re.split("[.:]", made_by)[0] in sys.modules
-    registered = imported and (not module or module in sys.modules)
-    if not registered and wants_naming(name):
-        raise SpecError(
-            f"{path}: the module of its environment {name!r} has not been imported; import "
-            f"{module or 'it'} first if you trust it, or name it: load(path, env=...), or --env"
-        )
 
 
 @cache

@@ -1,0 +1,157 @@
+"""What a model takes from a policy file: its task, and what the workflow has written beside it."""
+
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pandas as pd
+import torch
+
+from hindsight.io.checkpoints import load
+from hindsight.io.checksums import about, read_table
+from hindsight.io.files import FileError, reason
+from hindsight.library.environment import Given, environment_values
+from hindsight.specs.cell import DEFAULTS, CellSpec
+from hindsight.specs.code import identity_of
+from hindsight.specs.environments import ENVIRONMENTS
+from hindsight.specs.errors import SpecError
+from hindsight.specs.from_file import cell_of, wants_naming
+from hindsight.specs.gymnasium import NAMESPACE, registered
+from hindsight.training.policy_files import PolicyFile
+
+#: More steps than any training takes.
+MOST_STEPS = 10**15
+
+
+def whole(value: Any, least: int) -> int:
+    """Return a number of steps or iterations that a file holds; ValueError if it is impossible."""
+    if type(value) is not int or not least <= value <= MOST_STEPS:
+        raise ValueError(f"{value!r} is not a number of steps")
+    return value
+
+
+def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor]:
+    """Return a file's cell and parameters [run, parameter], in the user's environment if given."""
+    where = DEFAULTS["environment"] | file.values["environment"]
+    trained_in = where["id"]
+    if env is None:
+        _must_be_known(file.path, trained_in)
+    elif isinstance(env, str) and env.rpartition(":")[2] == trained_in.rpartition(":")[2]:
+        where["id"] = env  # the same environment, whose module the user may have named
+    else:
+        old, where = where, environment_values(env, None, None)
+        if where["id"] not in ENVIRONMENTS:  # which have no such options
+            limited = registered(where["id"]).max_episode_steps is not None
+            kept = ("terminates", "rest", "success", *(() if limited else ("max_episode_steps",)))
+            where |= {key: old[key] for key in kept if old.get(key) is not None}
+    try:
+        spec = cell_of(file.values | {"environment": where}, file.path, where["id"])
+    except FileError as error:
+        if env is None or where["id"] == trained_in:
+            raise
+        why = reason(error).removeprefix(f"{file.path}: ")
+        raise SpecError(
+            f"env: {where['id']} does not fit the policies in {file.path}: {why}"
+        ) from None
+    there = spec.environment
+    trained_for, choices = file.saved.get("choices"), list(there.choices)
+    if trained_for not in (None, choices):
+        raise SpecError(
+            f"env: {there.id} has actions of {choices or 'no'} choices, and the policies in "
+            f"{file.path}, trained in {trained_in}, of {trained_for or 'none'}"
+        )
+    trained_for, goal_size = file.saved.get("goal_size"), getattr(there, "goal_size", None)
+    if None not in (trained_for, goal_size) and trained_for != goal_size:
+        raise SpecError(
+            f"env: {there.id} has goals of {goal_size} numbers, and the policies in {file.path}, "
+            f"trained in {trained_in}, are for goals of {trained_for}"
+        )
+    try:
+        return spec, file.rows_of(spec)
+    except FileError:
+        if env is None:
+            raise
+        raise SpecError(
+            f"env: {there.id} has observations of {there.observation_size} numbers and "
+            f"{there.n_outputs} action outputs, which does not fit the policies in {file.path}, "
+            f"trained in {trained_in}"
+        ) from None
+
+
+def is_another_task(file: PolicyFile, spec: CellSpec) -> bool:
+    """Whether a file's environment had another name, other parameters or another step limit."""
+    before, now = file.values["environment"], spec.environment.model_dump(mode="json")
+    numbered = re.compile(rf"^{NAMESPACE}/(.*?)-?\d+-v0$")  # objects have a new number each time
+    names = (numbered.sub(r"\1", x["id"].rpartition(":")[2]) for x in (before, now))
+    others = {key: value for key, value in before.items() if key != "id"}
+    return len({*names}) > 1 or any(now.get(key) != value for key, value in others.items())
+
+
+def warn_of_another_task(file: PolicyFile, spec: CellSpec) -> None:
+    """Warn that a replay buffer goes on with the rewards and ends of another environment.
+
+    Not of objects, which have a new id each time.
+    """
+    ids = file.values["environment"]["id"], spec.environment.id
+    trained_in, there = (name.rpartition(":")[2] for name in ids)
+    named = not trained_in.startswith(f"{NAMESPACE}/")
+    if not spec.algorithm.on_policy and named and trained_in != there:
+        warnings.warn(
+            f"the training goes on in {there}: rewards and ends that its replay buffer holds are "
+            f"still those of {trained_in}, until they are overwritten or relabelled",
+            stacklevel=4,
+        )
+
+
+def _must_be_known(path: Path, name: str) -> None:
+    """Raise SpecError for an environment whose module has not been imported yet."""
+    module, _, bare = name.rpartition(":")
+    if bare.startswith(f"{NAMESPACE}/"):
+        raise SpecError(
+            f"{path}: its environment was passed as an object, which a file cannot contain; pass "
+            "it again: load(path, env=...)"
+        )
+    # An entry point given as text is a module that gymnasium has yet to import: only from a package
+    # that has been imported.
+    made_by = gym.registry[bare].entry_point if bare in gym.registry else ""
+    imported = not isinstance(made_by, str) or re.split("[.:]", made_by)[0] in sys.modules
+    registered = imported and (not module or module in sys.modules)
+    if not registered and wants_naming(name):
+        raise SpecError(
+            f"{path}: the module of its environment {name!r} has not been imported; import "
+            f"{module or 'it'} first if you trust it, or name it: load(path, env=...), or --env"
+        )
+
+
+def checkpoint_beside(file: PolicyFile, spec: CellSpec) -> dict[str, Any] | None:
+    """The checkpoint of an interrupted training beside a policy file.
+
+    Returns None if there is none, or it is of other code, another specification or other runs.
+    """
+    path = _in_folder("checkpoints", file.path, "best")
+    if path == file.path or not path.exists():
+        return None
+    saved = load(path)
+    ours = saved.get("identity") == identity_of(spec) and saved.get("runs") is not None
+    return saved if ours and saved["runs"]["seeds"] == file.seeds else None
+
+
+def curves_beside(file: PolicyFile, spec: CellSpec) -> pd.DataFrame | None:
+    """The curves of a file's runs that the workflow has written beside its policies, if any."""
+    path = _in_folder("cells", file.path, "policies", "best").with_suffix(".parquet")
+    if path == file.path or about(path).get("spec_hash") != spec.hash:
+        return None
+    table = read_table(path).to_pandas()
+    return table[table.seed.isin(file.seeds)]
+
+
+def _in_folder(folder: str, path: Path, *others: str) -> Path:
+    """Replace the last folder of a path that has one of these names; without one, the same path."""
+    parts = list(path.parts)
+    at = max((i for i, part in enumerate(parts[:-1]) if part in others), default=None)
+    if at is not None:
+        parts[at] = folder
+    return Path(*parts)
