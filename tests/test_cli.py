@@ -133,14 +133,14 @@ def test_train_prints_what_will_come_and_what_came_out(trained):
     (policy,) = (trained / "results/policies").rglob("*.safetensors")
     assert re.match(
         r"Training PPO with hindsight \(final, described\) on PredatorPrey-v0: 2 runs × 4,096 "
-        r"steps, about \d+ s on one core if none ends early \(\d+% of it for 20 evaluations of 20 "
+        r"steps, about \d+ s on one core if none ends early \(\d+% of it for 2 evaluations of 20 "
         r"episodes\)",
         told[0],
     )
     assert str(curves.relative_to(trained)) in told[1] and "checkpoints/" in told[1]
     assert "random-repel-n2" in str(curves) and not list(trained.rglob("progress/**/*.json"))
     table = pd.read_parquet(curves)
-    assert table.seed.nunique() == 2
+    assert table.seed.nunique() == 2 and (table.phase == "evaluation").sum() == 2 * 2
     last = table[table.phase == "evaluation"].groupby("seed").tail(1)
     ends = dict(
         line.split(None, 1) for line in told[2:] if not line.startswith((" ", "final", "t"))

@@ -18,7 +18,7 @@ from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import CellSpec, cell_values, hash_of, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
-from hindsight.specs.cost import evaluation_seconds, seconds
+from hindsight.specs.cost import evaluation_seconds, evaluations, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
@@ -101,7 +101,7 @@ def to_come(
     lines = [
         f"Training {called(spec)}: {runs} × {spec.steps:,} steps, about {duration(whole)} on one "
         "core if none ends early "
-        f"({tests / whole:.0%} of it for {spec.evaluation.points} "
+        f"({tests / whole:.0%} of it for {evaluations(spec)} "
         f"evaluations of {spec.evaluation.episodes} episodes)",
         f"files: {files['cells']}, {files['policies']}; while it trains {files['checkpoints']}",
     ]

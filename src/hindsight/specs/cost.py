@@ -31,12 +31,17 @@ JOB_SECONDS = 24.0
 FILE_BYTES, ROW_BYTES = 15_000, 60
 
 
+def evaluations(spec: CellSpec) -> int:
+    """How often a run is evaluated: at each point, but not twice in an iteration."""
+    return min(spec.evaluation.points, spec.steps // spec.algorithm.iteration_steps)
+
+
 def evaluation_seconds(spec: CellSpec, step_ms: float = FOREIGN_STEP_MS) -> float:
     """Seconds that evaluations take on one core if every episode has its maximum length.
 
     `step_ms`: milliseconds of a step of a third-party environment.
     """
-    tests = spec.evaluation.points * spec.evaluation.episodes * spec.environment.step_limit
+    tests = evaluations(spec) * spec.evaluation.episodes * spec.environment.step_limit
     if not spec.environment.foreign:
         return spec.seeds * tests * COLLECT_MS / 1e3
     call_ms = FOREIGN_CALL_MS / GymnasiumSpec.parallel_episodes
@@ -89,7 +94,7 @@ def megabytes(spec: CellSpec) -> int:
 
 def file_bytes(spec: CellSpec) -> int:
     """Bytes of a cell's curves and policies (policy and value network) if no run ends early."""
-    rows = spec.seeds * (spec.steps // spec.algorithm.iteration_steps + spec.evaluation.points)
+    rows = spec.seeds * (spec.steps // spec.algorithm.iteration_steps + evaluations(spec))
     return FILE_BYTES + ROW_BYTES * rows + 4 * spec.seeds * 2 * spec.n_weights
 
 
