@@ -6,7 +6,7 @@ from pathlib import Path
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import PARTS, CellSpec
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.settings import OF_A_CELL, rows_of
+from hindsight.specs.settings import EVALUATION, OF_A_CELL, rows_of
 
 
 def page() -> str:
@@ -31,6 +31,8 @@ def page() -> str:
             found = [own.get(name) for own in rows.values()]
             meaning = next(filter(None, found))[1]
             lines.append(_line([f"`{name}`", *(f[0] if f else "" for f in found), meaning]))
+    name, default, meaning = EVALUATION
+    lines.append(_line([f"`{name}`", default, f"{meaning} In an experiment, `evaluation`."]))
     return "\n".join(lines) + "\n"
 
 

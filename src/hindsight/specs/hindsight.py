@@ -39,7 +39,7 @@ class HindsightSpec(Spec):
     2019)."""
     clone: bool = False
     """Learn from the copies alone, by maximising the likelihood of their actions, without rewards
-    or values (goal-conditioned supervised learning, GCSL; Ghosh et al. 2021)."""
+    or values (goal-conditioned supervised learning, GCSL; Ghosh et al. 2019)."""
     fidelity: Fidelity = "released"
     """released: relabel as the authors' code does; described: as the papers say."""
     only_if_moved: bool = False

@@ -57,10 +57,11 @@ class ContinuousSpec(OffPolicySpec):
     }
 
     actor_learning_rate: Positive | None = None
-    """Adam's step size for the policy, and for SAC's temperature; null: `learning_rate`."""
+    """Adam's step size for the policy, and for SAC's temperature, also `actor_lr`; null:
+    `learning_rate`."""
     critic_learning_rate: Positive | None = None
-    """Adam's step size for the critics; null: `learning_rate`. Usual: that of the policy, or up to
-    ten times as much."""
+    """Adam's step size for the critics, also `critic_lr`; null: `learning_rate`. Usual: that of the
+    policy, or up to ten times as much."""
     tau: Share = 0.005
     """Share by which target networks move towards the learned ones at each update. Usual: 0.005 to
     0.05; smaller is steadier and slower."""

@@ -21,6 +21,9 @@ from hindsight.specs.cell import PARTS, CellSpec, model_of
 #: Settings of a cell that are given like those of its parts.
 OF_A_CELL = ("first_seed", "early_end")
 
+#: A setting of `hindsight train` and of models; a cell has it as `evaluation`.
+EVALUATION = "evaluation_episodes", "20", "Episodes of each evaluation, with the mean action."
+
 
 @cache
 def described(model: type[Spec]) -> dict[str, FieldInfo]:
@@ -59,7 +62,7 @@ def listed(algorithm: str, environment: str, usual: Mapping[str, Any], width: in
         (algorithm, rows_of(how)),
         (f"hindsight of {algorithm}", rows_of(her)),
         (environment, rows_of(model_of("environment", {"id": environment}))),
-        ("the training", rows_of(CellSpec, OF_A_CELL)),
+        ("the training", [*rows_of(CellSpec, OF_A_CELL), EVALUATION]),
     ):
         lines += ["", title]
         for name, default, meaning in rows:
