@@ -235,9 +235,14 @@ def test_the_recipe_on_other_tasks(findings, cells):
                 table += [lost, len(first)] if 0 < lost < len(first) / 2 else []
     ends = cells("recipe_elsewhere").last_tests()["described"][:, "", "PointMaze"].groupby("arm")
     whole = ["PPO-HER (whole)", "recipe (whole)"]
+    all_budgets = cells("recipe_elsewhere").budgets
+    in_maze = {place[1]: steps for place, steps in all_budgets.items() if "PointMaze" in place}
+    budgets = in_maze["PPO"], in_maze["SAC-HER"]
+    assert {steps for arm, steps in in_maze.items() if arm != "SAC-HER"} == {budgets[0]}
     holds(
         findings, "On other tasks", "95%", *table,
-        "39 47 2", "4 8", "4 150000",  # PandaReach, by hand
+        "39 47 2",  # PandaReach, by hand
+        "4 8", *(f"{steps:,}" for steps in budgets), "4 150000",
         "150,000", *map(percents, ends.median()[["PPO", "PPO-HER", "recipe", *whole]]),
     )  # fmt: skip
 
@@ -286,8 +291,11 @@ def test_prior_work_on_harder_tasks(findings, cells):
     in_all = [(arm, task) for arm in arms for task in beyond]
     six = [task for task in tasks if task.startswith("6")]
     ends = cells("prior_work").last_tests()["described"].groupby(["arm", "condition"]).mean()
+    many = [task for task in tasks if task.startswith(("5", "6"))]
+    more = [end[recipe, task] - end[hers, task] for task in many]
     holds(
         findings, "On harder tasks, beside prior work", sums[recipe], n, "16 300,000", *table,
+        f"{min(more):.2f} {max(more):.2f}",
         sum(learn[place] for place in in_all),
         sum(len(runs[arm, "", task]) for arm, task in in_all),
         *(percents(*(ends[arm, task] for task in six)) for arm in (hers, recipe)),

@@ -304,7 +304,7 @@ def test_goals_that_rarely_move(findings, cells):
     assert moved["PointReach"] > 0.95 and abs(gains["PointReach"]) < 0.005
 
 
-def test_robot_arms(findings, cells):
+def test_fetch_tasks(findings, cells):
     dense = cells("dense_reach").each(lambda run: reached(run, 0.95))["described"]
     there = {place: own[np.isfinite(own)] for place, own in dense.groupby(["condition", "arm"])}
     plain, both = (there["FetchReach, dense reward", arm] for arm in ("SAC", "SAC-HER"))
@@ -326,10 +326,10 @@ def test_robot_arms(findings, cells):
         if (arm, task) == ("PPO-HER", "FetchReach") and level in ("1e-05", "0.0001")
     ]
     holds(
-        findings, "Three of four robot arms can be learned",
+        findings, "Three of four Fetch tasks can be learned",
         f"{min(reach):,.0f} {max(reach):,.0f}", 4, "30%",
         thousands(push.min(), push.max()), push.size, "10 15", thousands(place),
-        thousands(budgets[options, "FetchSlide"]), 1,
+        thousands(budgets[options, "FetchSlide"]), 1, "1.0",
         thousands(budgets.drop(options).min(), budgets.drop(options).max()), 1,
         *beside, thousands(max(perfect)), 4, "200,000",
     )  # fmt: skip
@@ -408,7 +408,7 @@ def test_what_replication_says_of_many_rows_and_of_sac_that_was_ended(
     never = [run for (arm, _, _), own in sac.items() if arm == "SAC-HER" for run in own.values()
              if np.isinf(learned(run)[0])]  # fmt: skip
     ended = sum(run.about["ended"] == "test" for run in never)
-    assert f"so ended {ended} of its {len(never)} runs that never learn (P2b)" in text
+    assert f"this ended {ended} of its {len(never)} runs that never learn (P2b)" in text
 
 
 def test_what_readme_says_of_plain_ppo(cells):

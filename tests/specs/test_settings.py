@@ -8,7 +8,7 @@ import pytest
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import PARTS, CellSpec
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.settings import OF_A_CELL, described, listed
+from hindsight.specs.settings import EVALUATION, OF_A_CELL, described, listed
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -22,7 +22,7 @@ def test_the_page_is_made_from_the_specifications():
         name for kinds in PARTS.values() for kind in kinds.values() for name in kind.model_fields
     }
     of_tests = {"points", "episodes", "every"}  # given by the arguments of commands and models
-    assert rows.keys() == every - of_tests - {"id", "name"} | {*OF_A_CELL}
+    assert rows.keys() == every - of_tests - {"id", "name"} | {*OF_A_CELL, EVALUATION[0]}
 
 
 @pytest.mark.parametrize("section", ["algorithm", "hindsight", "replay", "environment"])
@@ -42,7 +42,7 @@ def test_the_list_has_the_settings_of_an_algorithm_and_an_environment(algorithm,
     how = ALGORITHMS[algorithm]
     where = PARTS["environment"].get(environment, PARTS["environment"][""])
     her = PARTS["hindsight" if how.on_policy else "replay"][""]
-    fields = {*how.model_fields, *where.model_fields, *her.model_fields, *OF_A_CELL}
+    fields = {*how.model_fields, *where.model_fields, *her.model_fields, *OF_A_CELL, EVALUATION[0]}
     assert names == fields - {"id", "name", "strategy"}
     assert "  --her none " in text and "  hidden=3,4 " in text
     assert max(map(len, text.splitlines())) <= 90

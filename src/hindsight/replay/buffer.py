@@ -263,9 +263,10 @@ class ReplayBuffer:
         """Add one step of every environment.
 
         Args:
-            obs, next_obs: [run, env, obs], `next_obs` after the action, even if the episode ends.
+            obs: [run, env, obs].
             actions: [run, env, action], or [run, env] if an action is one number.
             rewards: [run, env].
+            next_obs: [run, env, obs] after the action, even if the episode ends.
             terminated: [run, env] bool, the episode ends and nothing follows.
             truncated: [run, env] bool, the episode was cut; the next state still has a value.
             success: [run, env] bool, the action achieved the desired goal; distinguishes success
@@ -403,7 +404,9 @@ class ReplayBuffer:
 
         Args:
             rows: [run, sample, width].
-            relabelled, reward, success: [run, sample]; see `Outcome`.
+            relabelled: [run, sample] bool.
+            reward: [run, sample], of the goals that the rows have now.
+            success: [run, sample] bool, whether they are achieved.
         """
         stored, ends = rows[..., self.row.reward], rows[..., self.row.terminated]
         if self.row.rest is not None:
