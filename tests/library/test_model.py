@@ -400,6 +400,31 @@ def test_a_copy_whose_environments_fail_first_goes_on_later(monkeypatch):
     assert torch.equal(parameters(model), parameters(other)) and other.num_timesteps == 120
 
 
+def test_another_thread_waits_for_the_end_of_learn(tmp_path, monkeypatch):
+    """Within an iteration, its state is not whole, but no error has torn it."""
+    model, refused = small(), []
+
+    def elsewhere() -> None:
+        save = partial(model.save, tmp_path / "model.safetensors", training=True)
+        for call in (save, partial(copy.deepcopy, model), partial(pickle.dumps, model)):
+            with pytest.raises(SpecError, match="this model is learning already: wait") as error:
+                call()
+            refused.append(error)
+
+    def iterate(runs: Any) -> Any:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        return whole(runs)
+
+    kind = type(model.learn(30)._runs)
+    whole = kind.iterate
+    monkeypatch.setattr(kind, "iterate", iterate)
+    model.learn(30)
+    assert len(refused) == 3
+    assert copy.deepcopy(model).num_timesteps == 60
+
+
 def test_only_one_call_of_learn_at_a_time():
     model, refused = small(), []
 
@@ -571,6 +596,7 @@ def altered(saved: dict[str, Any], *keys: str, by: Any) -> dict[str, Any]:
         (["training", "iteration"], -5, "is damaged: -5 is not a number"),
         (["training"], [], "is damaged: list indices"),
         (["format"], "hindsight model 2", "newer version of hindsight .'hindsight model 2'.; upda"),
+        (["format"], "", "is not a policy file: its format is ''"),
     ],
 )
 def test_a_file_with_impossible_values_is_named(tmp_path, keys, by, words, one_saved):
@@ -579,6 +605,39 @@ def test_a_file_with_impossible_values_is_named(tmp_path, keys, by, words, one_s
     with pytest.raises(FileError, match=words) as caught:
         SAC.load(path, workers=0)
     assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "by"),
+    [
+        (["recent", "episodes"], lambda runs: runs[:-1]),
+        (["recent", "episodes"], lambda runs: [[episode[:2] for episode in run] for run in runs]),
+        (["recent", "finished"], lambda x: x[:-1]),
+        (["recent", "finished"], lambda x: x.double()),
+        (["recent", "so_far"], lambda x: x[:-1]),
+        (["clock", "wall"], lambda x: x[:-1]),
+        (["switched"], lambda x: x[:-1]),
+        *((["buffer", name], lambda x: x[:1]) for name in ("rows", "elapsed", "oldest", "left")),
+        *((["env", name], lambda x: x[:1]) for name in ("obs", "elapsed", "actions")),
+    ],
+)
+def test_a_state_of_a_training_that_is_not_whole_is_named(tmp_path, keys, by, one_saved):
+    save(path := tmp_path / "model.safetensors", altered(load(one_saved), "training", *keys, by=by))
+    model = SAC.load(path, workers=0)
+    for _ in range(2):
+        with pytest.raises(FileError, match="its training is damaged, of another task or of") as it:
+            model.learn(30)
+        assert "\n" not in str(it.value)
+
+
+def test_what_other_versions_trained_is_named(tmp_path, one_saved):
+    saved = load(one_saved)
+    assert saved["versions"]["gymnasium"] == gym.__version__
+    saved["versions"]["gymnasium"] = "0.9"
+    save(path := tmp_path / "model.safetensors", saved)
+    words = rf"made with gymnasium 0.9 \(now {gym.__version__}\); from here on it may go on otherw"
+    with pytest.warns(UserWarning, match=words):
+        SAC.load(path, workers=0).learn(30)
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
 """The NumPy buffer against the ring that draws with the same generator, its errors and files."""
 
 import copy
+import math
 import pickle
 import warnings
 from contextlib import closing
+from pathlib import Path
 from unittest.mock import Mock
 
 import gymnasium
@@ -506,6 +508,10 @@ def test_a_saved_or_copied_buffer_continues_as_the_original(tmp_path, way, prior
         {"elapsed": torch.full((1, 2), -1)},
         {"position": 200},
         {"left": torch.zeros(1, 2, 15, dtype=torch.int32)},  # dropping it would never end
+        {"left": torch.full((1, 2, 15), 500, dtype=torch.int32)},  # goals of other memory
+        {"before": torch.full((1, 2, 15), 10**9, dtype=torch.int32)},
+        {"before": torch.zeros(1, 2, 15, dtype=torch.int64)},  # would be cast
+        {"position": -1},
     ],
 )
 def test_a_damaged_file_leaves_the_buffer_as_it_was(tmp_path, arrays):
@@ -514,7 +520,28 @@ def test_a_damaged_file_leaves_the_buffer_as_it_was(tmp_path, arrays):
     some().save(path)
     saved = load(path)
     save(path, {**saved, "ring": saved["ring"] | arrays} if arrays else {"rows": torch.zeros(3)})
-    buffer = some(3)
+    assert_refused(path, some(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [
+        *(("priorities", x) for x in (math.nan, math.inf, -5.0, 0.0)),
+        *(("largest", x) for x in (math.nan, -1.0)),
+    ],
+)
+def test_impossible_priorities_and_generators_are_refused(tmp_path, name, by):
+    path = tmp_path / "buffer.safetensors"
+    some(prioritized=True).save(path)
+    saved = load(path)
+    save(path, {**saved, "ring": saved["ring"] | {name: torch.full_like(saved["ring"][name], by)}})
+    assert_refused(path, some(3, prioritized=True))
+    state = saved["rng"]["state"] | {"state": -1}
+    save(path, {**saved, "rng": saved["rng"] | {"state": state}})
+    assert_refused(path, some(3, prioritized=True))
+
+
+def assert_refused(path: Path, buffer: HindsightReplayBuffer) -> None:
     before = everything(buffer)
     with pytest.raises(FileError, match=r"buffer\.safetensors: ") as error:
         buffer.load(path)

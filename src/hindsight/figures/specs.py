@@ -205,12 +205,14 @@ def made_from(experiment: str, tables: Path, episodes: Path) -> list[str]:
 def names_there(tables_root: Path) -> list[str]:
     """Return the names of the figures of all plans in `<tables_root>/<experiment>/`.
 
-    Raises ResultError for a file that is no plan.
+    A copy of a folder, under a name of the user's, is none.  Raises ResultError for a file that is
+    no plan.
     """
     from hindsight.analysis.summarise import read_plan  # with SciPy: half a second
 
     found: list[str] = []
     for path in sorted(tables_root.glob("*/plan.json")):
-        fidelities = [entry["fidelity"] for entry in read_plan(path)["entries"]]
-        found += names_for(path.parent.name, fidelities)
+        plan = read_plan(path)
+        if plan["experiment"] == path.parent.name:
+            found += names_for(path.parent.name, [entry["fidelity"] for entry in plan["entries"]])
     return found + names_for(EPISODES.parent.name, []) * (tables_root / EPISODES).exists()

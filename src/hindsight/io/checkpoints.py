@@ -28,6 +28,8 @@ Tensors = dict[str, np.ndarray[Any, Any]]
 #: The metadata's only key (safetensors writes several in any order), and keys in its JSON: the
 #: checksum, and what stands for a tensor.
 STATE, CHECKSUM, TENSOR = "hindsight", "sha256", "$tensor"
+#: What restoring a state with other keys or tensors raises.
+MISFITS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError)
 #: Largest number of characters of the JSON, so that a small file cannot fill the memory.
 LONGEST_TEXT = 10**7
 

@@ -23,7 +23,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from hindsight.io.checkpoints import save
+from hindsight.io.checkpoints import MISFITS, save
 from hindsight.io.files import FileError, reason
 from hindsight.io.interruption import Interrupted, noticed
 from hindsight.library.callbacks import TensorBoard
@@ -55,10 +55,11 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import known_device, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
+from hindsight.training.finished import changed_versions
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import FORMAT, PolicyFile
 from hindsight.training.progress import Progress, show
-from hindsight.training.record import MISFITS
+from hindsight.training.record import versions_in_use
 from hindsight.training.runs import Runs, runs_of
 
 #: A run's parameters at its best evaluation, or the latest.
@@ -66,6 +67,8 @@ Which = Literal["best", "last"]
 #: Called with the model after every iteration; returning False ends `learn`.
 Callback = Callable[["Model"], bool | None]
 
+#: A message to another thread than that which learns.
+LEARNS = "this model is learning already: wait until that call of learn ends"
 #: The score of a run that has not been evaluated.
 UNKNOWN = (-np.inf, -np.inf)
 #: Bytes that the replay buffers of all runs may take, unless the user sets `buffer_size`.
@@ -296,11 +299,9 @@ class Model:
         prepare_process(self.device)
         with ExitStack() as stack:
             if not self._learns.acquire(blocking=False):  # in another thread
-                raise SpecError(
-                    "this model is learning already: wait until that call of learn ends"
-                )
+                raise SpecError(LEARNS)
             stack.callback(self._learns.release)
-            self._must_be_whole()
+            self._must_be_whole(learning=True)
             self._board = None
             if folder is not None:
                 board = TensorBoard(Path(folder) / name, self.spec)
@@ -374,8 +375,13 @@ class Model:
                     stacklevel=3,
                 )
 
-    def _must_be_whole(self) -> None:
-        """Raise SpecError if an error ended the training within an iteration."""
+    def _must_be_whole(self, *, learning: bool = False) -> None:
+        """Raise SpecError within an iteration, or if an error ended the training in one.
+
+        learning: whether it is `learn` that asks, which no other thread runs then.
+        """
+        if self._torn and self._learns.locked() and not learning:
+            raise SpecError(LEARNS)
         if self._torn:
             raise SpecError(
                 "an error ended the training within an iteration, so it cannot continue: create a "
@@ -419,14 +425,20 @@ class Model:
         if self._runs is None:
             file, resumes = self._file, self._resumes
             if file is not None:
-                resumes = file.saved.get("training")
+                resumes, by = file.saved.get("training"), file.saved.get("versions", {})
                 if resumes is None and (found := checkpoint_beside(file, self.spec)) is not None:
-                    resumes = found["runs"]
+                    resumes, by = found["runs"], found["made_on"][-1]["versions"]
                     for name, parts in found["curves"].items():
                         phase, _, column = name.partition("/")
                         self._columns[phase][column] = [part.numpy() for part in parts]
                 if resumes is None:
                     self._forget_training(file)
+                elif changed := changed_versions(by):
+                    warnings.warn(
+                        f"{file.path}: its training was made with {changed}; from here on it may "
+                        "go on otherwise than it would have",
+                        stacklevel=3,
+                    )
             # The replay buffer's size must not depend on the length of a call of `learn`.
             room = max(self._most_stored(), self.spec.algorithm.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
@@ -710,7 +722,12 @@ class Model:
     # -- files ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copy and pickle with the state of the training instead of environments and networks."""
+        """Copy and pickle with the state of the training instead of environments and networks.
+
+        Raises SpecError while another thread is learning.
+        """
+        if self._torn and self._learns.locked():
+            raise SpecError(LEARNS)
         resumes = self._resumes if self._runs is None else self._runs.state_dict()
         left: dict[str, Any] = {"_learns": None, "_runs": None, "_board": None, "_actors": {}}
         return {**vars(self), **left, "_resumes": resumes, "acts_by": "best"}
@@ -739,6 +756,7 @@ class Model:
             self._must_be_whole()
         # First, as a model that goes on from parameters alone begins anew.
         runs = self._started().state_dict() if training else None
+        versions = versions_in_use(self.spec) if training else {}
         environment = self.spec.environment
         state = {
             "format": FORMAT,
@@ -756,6 +774,7 @@ class Model:
                 for phase, columns in self._columns.items()
             },
             "training": runs,
+            "versions": versions,
         }
         save(Path(path), state)
         return Path(path)

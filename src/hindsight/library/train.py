@@ -15,7 +15,7 @@ from hindsight.io.files import FileError, set_aside
 from hindsight.library.presets import called
 from hindsight.library.presets import keys_of as settings_of
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import CellSpec, cell_values, hash_of, must_count
+from hindsight.specs.cell import CellSpec, cell_values, must_count
 from hindsight.specs.code import file_name
 from hindsight.specs.config import overrides_of
 from hindsight.specs.cost import evaluation_seconds, evaluations, seconds
@@ -208,17 +208,12 @@ def policy_called(name: Path) -> Path:
 
 def _named_truly(file: Path) -> Path:
     """The file; raises FileError if it holds another policy than its name says."""
-    from hindsight.training.policy_files import PolicyFile  # with torch
+    from hindsight.training.policy_files import OF_ANOTHER, PolicyFile  # with torch
 
     if file.exists():
-        found, parts = PolicyFile.read(file), file.stem.split("-")
         is_best = file.absolute().parents[1].name == "best"
-        same = hash_of(found.values) in parts and found.saved.get("code", parts[-1]) == parts[-1]
-        if not same or ("scores" in found.saved) != is_best:
-            raise FileError(
-                f"{file}: holds another policy than its name says, such as a copy of another file; "
-                "hindsight train with --again makes it anew"
-            )
+        if ("scores" in PolicyFile.read(file).saved) != is_best:
+            raise FileError(f"{file}: {OF_ANOTHER}")
     return file
 
 

@@ -17,6 +17,7 @@ trains alone or with others.
 """
 
 import os
+import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -76,12 +77,15 @@ def count_of(name: str, value: Any, least: int = 1) -> int:
 
 
 def check_memory(name: str, n: int, each: int) -> None:
-    """Raise SpecError if `n` transitions of `each` bytes are more than this machine's memory."""
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Raise SpecError if `n` transitions of `each` bytes are more than this process's memory."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)  # of `ulimit -v`
+    limited = 0 < limit < machine  # -1: no limit
+    there, whose = (limit, "process may have") if limited else (machine, "machine has")
     if n * each > there:
         raise SpecError(
             f"{name}: {n:,} is not allowed; transitions of {each:,} bytes would take "
-            f"{n * each / 1e9:,.1f} GB, but this machine has {there / 1e9:,.1f} GB of memory: "
+            f"{n * each / 1e9:,.1f} GB, but this {whose} {there / 1e9:,.1f} GB of memory: "
             f"at most {there // each:,} fit"
         )
 
@@ -471,17 +475,39 @@ class ReplayBuffer:
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore a `state_dict` of a buffer with the same sizes; ValueError if that fails."""
         self.position, self.longest = saved["position"], saved.get("longest", self.longest)
+        if type(self.position) is not int or self.position < 0:
+            raise ValueError(f"{self.position} steps are not possible")
         if type(self.longest) is not int or not 0 < self.longest <= self.n_slots:
             raise ValueError(f"episodes of {self.longest} steps are not possible")
-        self.rows[:, :, : len(self)] = saved["rows"]
-        self.before[:, :, : len(self)] = saved["before"]
-        self.left[:, :, : len(self)] = saved["left"]
-        self.elapsed[:], self.oldest[:] = saved["elapsed"], saved["oldest"]
+        n = len(self)
+        places = {
+            "rows": self.rows[:, :, :n], "elapsed": self.elapsed, "oldest": self.oldest,
+            "before": self.before[:, :, :n], "left": self.left[:, :, :n],
+        }  # fmt: skip
+        for name, place in places.items():
+            # Assignment silently broadcasts an array of size 1, and casts.
+            ours, theirs = torch.as_tensor(place), saved[name]
+            if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+                raise ValueError(f"its {name} have another shape or type")
+            ours.copy_(theirs)
         there = max(self.position - self.n_slots, 0) <= self.oldest
         if not (there & (self.elapsed >= 0) & (self.finished() >= 0)).all():
             raise ValueError("it has steps that were never stored")
-        if (self.left.take(self.stored()) < 1).any() or (self.before.take(self.stored()) < 0).any():
+        if not all(self._has_whole_episodes(*place) for place in np.ndindex(self.oldest.shape)):
             raise ValueError("a step lies outside its episode")
+
+    def _has_whole_episodes(self, run: int, env: int) -> bool:
+        """Whether an environment's steps are numbered as episodes are, of which one may be open."""
+        slots = np.arange(self.oldest[run, env], self.position) % self.n_slots
+        before, left = self.before[run, env, slots], self.left[run, env, slots]
+        number, n = np.arange(len(slots)), len(slots) - int(self.elapsed[run, env])
+        starts = np.append(np.flatnonzero(before[:n] == 0), n)
+        lengths = np.diff(starts)
+        if starts[0] or (before[n:] != number[: len(slots) - n]).any():
+            return False
+        first, end = np.repeat(starts[:-1], lengths), np.repeat(starts[1:], lengths)
+        whole = (before[:n] == number[:n] - first) & (left[:n] == end - number[:n])
+        return bool(whole.all())
 
     def _on_device(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)

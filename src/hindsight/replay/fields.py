@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hindsight.io.checkpoints import load, save, shapes
+from hindsight.io.checkpoints import MISFITS, load, save
 from hindsight.io.files import FileError, reason
 from hindsight.replay.buffer import (
     Index,
@@ -283,12 +283,10 @@ class FieldBuffer(ABC):
                         f"but this one has {other}"
                     )
             rng.bit_generator.state = saved["rng"]
-            saved["ring"].setdefault("longest", ring.longest)
+            if unknown := saved["ring"].keys() - ring.state_dict().keys():
+                raise ValueError(f"it has {min(unknown)} besides")
             ring.load_state_dict(saved["ring"])
-            # Assignment silently broadcasts an array of size 1, so compare all shapes and types.
-            if shapes(ring.state_dict()) != shapes(saved["ring"]):
-                raise ValueError("an array is missing or has another shape")
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        except MISFITS as error:
             why = reason(error)
             raise FileError(f"{path}: is damaged or not a replay buffer: {why}") from error
         self.ring, self.rng = ring, rng

@@ -182,9 +182,18 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         super().load_state_dict(saved)
-        self.largest[:] = saved["largest"]
+        priorities, largest = (np.asarray(saved[name]) for name in ("priorities", "largest"))
+        shapes = (*self.left.shape[:1], self.left[0].size), self.largest.shape
+        drawn = np.zeros(self.left.size, bool)
+        drawn[self.stored()] = True  # the others have none
+        possible = (priorities.shape, largest.shape) == shapes
+        for each in (priorities.ravel()[drawn], largest):
+            possible = possible and bool(((each >= LEAST) & (each <= MOST)).all())
+        if not possible or priorities.ravel()[~drawn].any():
+            raise ValueError("its priorities are impossible")
+        self.largest[:] = largest
         run, leaf = np.indices(self.tree.leaves.shape).reshape(2, -1)
-        self.tree.set(run, leaf, np.asarray(saved["priorities"]).ravel())
+        self.tree.set(run, leaf, priorities.ravel())
 
     def _mark(self, run: int, env: int, begin: int, end: int, *, finished: bool) -> None:
         leaf = env * self.n_slots + np.arange(begin, end) % self.n_slots

@@ -267,7 +267,8 @@ class GymnasiumSpec(EnvironmentSpec):
             if why := _outdated(self.id, error):
                 raise SpecError(why) from None
             unknown_key = isinstance(error, TypeError) and is_known(self.id)
-            if unknown_key or isinstance(error, gym.error.Error):
+            moved = isinstance(error, ImportError) and _is_gymnasium(registered(self.id))
+            if unknown_key or moved or isinstance(error, gym.error.Error):
                 raise SpecError(
                     f"{self.id} cannot be made with {self.kwargs}: {_one_line(error)}"
                 ) from None
@@ -364,6 +365,12 @@ def _newest(module: str = "") -> dict[str, str]:
         own = (x for x in others if x.id in added or home(x.entry_point) == package)
         return {VERSION.sub("", spec.id): spec.id for spec in own}
     return {VERSION.sub("", name): name for name in (*ENVIRONMENTS, *(x.id for x in others))}
+
+
+def _is_gymnasium(spec: Any) -> bool:
+    """Whether gymnasium itself makes an environment, or says why it cannot."""
+    made_by = spec.entry_point
+    return str(getattr(made_by, "__module__", made_by)).startswith("gymnasium.")
 
 
 def _outdated(name: str, error: Exception) -> str:

@@ -4,6 +4,8 @@ The workflow and `hindsight train` write final, best and intermediate policies. 
 writes only the parameters for deterministic actions, `Model.save` policies and curves.
 """
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,18 @@ from torch import Tensor
 
 from hindsight.io.checkpoints import load
 from hindsight.io.files import FileError
-from hindsight.specs.cell import CellSpec
+from hindsight.specs.cell import CellSpec, hash_of
 from hindsight.specs.from_file import cell_of, values_of
 from hindsight.specs.gymnasium import NAMESPACE
 from hindsight.specs.manifest import verify
 from hindsight.training.policies import acting_places, initial_row, n_bounds, n_parameters
 
+#: The end of the name of a trained cell's file: the hashes of its specification and of the code.
+NAMED = re.compile(r"-([0-9a-f]{10})-([0-9a-f]{12})$")
+OF_ANOTHER = (
+    "holds another policy than its name says, such as a copy of another file; hindsight train with "
+    "--again makes it anew"
+)
 #: Marks files written by `Model.save`.
 FORMAT = "hindsight model 1"
 
@@ -45,9 +53,11 @@ class PolicyFile:
                 "best (beside checkpoints) and, after training, policies"
             )
         if (form := saved.get("format", FORMAT)) != FORMAT:
-            raise FileError(
-                f"{path}: was written by a newer version of hindsight ({form!r}); update hindsight"
-            )
+            if re.fullmatch(r"hindsight model [1-9]\d*", str(form)):
+                why = f"was written by a newer version of hindsight ({form!r}); update hindsight"
+            else:
+                why = f"is not a policy file: its format is {form!r}"
+            raise FileError(f"{path}: {why}")
         if not {"spec", "seeds", "rows"} <= saved.keys():
             raise FileError(f"{path}: is not a policy file")
         seeds, rows, wrong = saved["seeds"], saved["rows"], ""
@@ -62,8 +72,12 @@ class PolicyFile:
             wrong = "it lacks one row of parameters per seed"
         if wrong:
             raise FileError(f"{path}: is not a policy file: {wrong}")
-        acts_only = saved.get("part") == "actor"
-        return cls(path, values_of(saved["spec"], path), seeds, rows, acts_only, saved)
+        values, acts_only = values_of(saved["spec"], path), saved.get("part") == "actor"
+        if (named := NAMED.search(path.stem)) is not None:
+            with suppress(KeyError, TypeError, AttributeError):  # told of where it is used
+                if (hash_of(values), saved.get("code", named[2])) != named.groups():
+                    raise FileError(f"{path}: {OF_ANOTHER}")
+        return cls(path, values, seeds, rows, acts_only, saved)
 
     def rows_of(self, spec: CellSpec) -> Tensor:
         """Return parameters [run, parameter]; those that the file lacks have initial values.

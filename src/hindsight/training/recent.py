@@ -72,6 +72,8 @@ class RecentEpisodes:
         return {"episodes": episodes, **{name: getattr(self, name) for name in OF_RUNS}}
 
     def load_state_dict(self, saved: dict) -> None:
-        self.episodes = [deque(e, maxlen=WINDOW) for e in saved["episodes"]]
+        if any(len(episode) != 3 for run in saved["episodes"] for episode in run):
+            raise ValueError("an episode has other numbers than return, success and length")
+        self.episodes = [deque(map(tuple, run), maxlen=WINDOW) for run in saved["episodes"]]
         for name in OF_RUNS:
             setattr(self, name, saved[name])

@@ -22,7 +22,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from hindsight.io.checkpoints import load, save, shapes
+from hindsight.io.checkpoints import MISFITS, load, save
 from hindsight.io.checksums import file_sha256
 from hindsight.io.files import DamagedError, machine_failed, reason, set_aside
 from hindsight.specs.cell import CellSpec
@@ -46,8 +46,6 @@ PACKAGES = ("torch", "numpy", "numba", "gymnasium", "pyarrow")
 ALSO = {"gymnasium_robotics": "gymnasium-robotics", "mujoco": "mujoco"}
 #: Attributes of `Record` that a checkpoint keeps besides curves and runs.
 KEPT = ("ended", "policies", "seconds", "evaluation_seconds", "steps_done", "runs_per_axis")
-#: What reading a checkpoint with other keys or tensors raises.
-MISFITS = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 INTEGERS = {"seed": "int32", "iteration": "int32", "env_steps": "int64", "episodes": "int32"}
 
 
@@ -259,10 +257,6 @@ class Record:
         reused = select_seeds(self.reused, sorted(others))
         if state is not None:
             runs = runs_of(self.spec, state["seeds"], self.device, self.workers)
-            # A replay buffer's state is as long as has been written, and it is checked on loading.
-            own = {**runs.state_dict(), "buffer": None}
-            if shapes(own) != shapes({**state, "buffer": None}):
-                raise ValueError("its tensors have other shapes")
             runs.load_state_dict(state)
         columns = {
             name: [part.numpy() for part in parts] for name, parts in saved["curves"].items()

@@ -14,6 +14,7 @@ from torch import Tensor
 from hindsight.algorithms.interface import off_policy, on_policy
 from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
+from hindsight.io.checkpoints import shapes
 from hindsight.nn.numba_cache import ENABLED
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec
@@ -242,11 +243,23 @@ class Runs(ABC):
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a `state_dict` of runs with the same seeds; raise ValueError for others."""
+        """Restore a `state_dict` of runs with the same seeds; raise ValueError for others.
+
+        Before any run has trained: then nothing has changed if it is raised.
+        """
         if list(saved["seeds"]) != self.seeds:
             raise ValueError(f"its runs have the seeds {saved['seeds']}, not {self.seeds}")
         if (size := saved.get("goal_size", self.env.goal_size)) != self.env.goal_size:
             raise ValueError(f"its goals have {size} numbers, not {self.env.goal_size}")
+        # A buffer's state is as long as has been written, that of other people's environments as
+        # their episodes can be: both are checked where they are restored.
+        elsewhere = {"buffer", *(["env"] if self.spec.environment.foreign else [])}
+        own, theirs = (
+            {name: shapes(value) for name, value in state.items() if name not in elsewhere}
+            for state in (self.state_dict(), {"goal_size": None, **saved})
+        )
+        if own != theirs:
+            raise ValueError("its tensors have other shapes")
         self.iteration = saved["iteration"]
         for name, part in self._kept.items():
             part.load_state_dict(saved[name])

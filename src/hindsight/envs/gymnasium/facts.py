@@ -325,6 +325,10 @@ def _first_step(
         if not isinstance(stepped, tuple) or len(stepped) != 5:
             raise SpecError(f"{name}: {FIVE}")
         next_obs, reward, terminated, truncated, info = stepped
+        for at, told in (("reset", begun[1]), ("step", info)):
+            if not isinstance(told, Mapping | None):
+                kind = type(told).__name__
+                raise SpecError(f"{name}: the info of its first {at} is a {kind}, not a dictionary")
         single = {"reward": reward, "terminated": terminated, "truncated": truncated}
         for what, value in single.items():
             if np.ndim(value):

@@ -93,18 +93,18 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         if seed is not None and self._seed is not None:
             self._seed(self.env, seed)
         obs, info = self.env.reset(seed=seed, options=options)
-        self._info = dict(info)
+        self._info = dict(info or {})  # some environments return None
         return self._observe(obs), info
 
     def step(self, action: Any) -> Any:
         obs, _, terminated, truncated, info = self.env.step(action)
-        self._info |= info
+        self._info |= info or {}
         seen = self._observe(obs)
         goals = seen["achieved_goal"], seen["desired_goal"]
         success = bool(self._is_achieved(*goals))
         over = bool(terminated) or (success and self._terminates)
         reward = float(np.asarray(self.compute_reward(*goals, info)))
-        return seen, reward, over, truncated, {**info, "is_success": success}
+        return seen, reward, over, truncated, {**(info or {}), "is_success": success}
 
     def compute_reward(self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any) -> Any:
         """Rewards [...] for goals [..., *goal]."""

@@ -115,7 +115,7 @@ class Instances:
                 found[i] = getattr(self, f"_{what}")(i, *arguments)
             except EnvironmentFailure:
                 raise
-            except Exception as error:
+            except (Exception, GeneratorExit) as error:
                 (seed, env), episode = self.slots[i], int(self.rows[i]["episode"])
                 tests = "an evaluation of " if self.purpose is Purpose.EVALUATION_SPAWN else ""
                 raise EnvironmentFailure.of(
