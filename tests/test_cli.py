@@ -12,6 +12,7 @@ import pytest
 import typer
 import yaml
 
+from hindsight import load
 from hindsight.cli.common import app
 from hindsight.cli.library import _is_typed
 from hindsight.io.checksums import about
@@ -19,6 +20,7 @@ from hindsight.io.files import FileError
 from hindsight.library.train import outcome, policy_called, spec_of, to_come
 from hindsight.pipeline.replicate import _as_yaml
 from hindsight.specs.errors import SpecError
+from hindsight.training.policy_files import PolicyFile
 from hindsight.training.watch import animate
 from tests.support.commands import hindsight, program
 
@@ -205,8 +207,9 @@ def test_a_policy_of_other_code_or_of_another_kind_is_not_taken_for_this_one(
     monkeypatch.chdir(tmp_path)
     other = policy.with_stem(f"{policy.stem[:-12]}{'0' * 12}")
     shutil.copy(policy, other)
-    with pytest.raises(FileError, match="holds another policy than its name says"):
-        policy_called(other)
+    for use in (policy_called, PolicyFile.read, load):
+        with pytest.raises(FileError, match="holds another policy than its name says"):
+            use(other)
     whole, first = best.read_bytes(), policy.read_bytes()
     for content in (first, whole[:50], b""):
         best.write_bytes(content)

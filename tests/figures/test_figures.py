@@ -94,6 +94,13 @@ def test_every_figure_shows_something_and_says_where_it_is_from(tables):
             assert re.search(r"up to [\d,]+ steps", said) and "seeds" in said, name
 
 
+def test_a_copy_of_tables_under_another_name_is_left_alone(tables, tmp_path):
+    shutil.copytree(tables / "algorithms", tmp_path / "algorithms")
+    there = specs.names_there(tmp_path)
+    shutil.copytree(tables / "algorithms", tmp_path / "before")
+    assert specs.names_there(tmp_path) == there != []
+
+
 def _seeds(tables: Path, experiment: str, **where: Any) -> list[pd.DataFrame]:
     rows = pd.read_parquet(tables / experiment / "seed_curves.parquet")
     for column, value in ({"fidelity": "released"} | where).items():
