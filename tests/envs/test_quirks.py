@@ -148,6 +148,17 @@ class Passes(Falls):
         return (achieved - desired)[..., 0] >= -0.1
 
 
+class Walled(Plateau):
+    """Knows no goals beyond its walls."""
+
+    def step(self, action: Any) -> Any:
+        return super().step(np.clip(action, *((wall - self.height) / 0.2 for wall in (-1, 1))))
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        assert (np.abs([achieved, desired]) <= 1.01).all()
+        return super().compute_terminated(achieved, desired, info)
+
+
 def at_one_goal(env: type[Drone]) -> type[Drone]:
     return type("Fixed", (env,), {"draw": lambda self: np.float32([0.8])})
 
@@ -156,7 +167,7 @@ def at_one_goal(env: type[Drone]) -> type[Drone]:
 def test_falls_that_count_as_successes_are_told_of(of, capfd):
     SAC(of(Falls), max_episode_steps=20, **SMALL).learn(400)
     assert capfd.readouterr().err.count("(a fall?); it counts as a success, because info") == 1
-    for env in (Plateau, Passes):
+    for env in (Plateau, Passes, Walled):
         SAC(of(env), max_episode_steps=20, **SMALL).learn(400)
         assert "a fall?" not in capfd.readouterr().err
 

@@ -125,8 +125,10 @@ class GoalFacts(Facts):
             goals = np.concatenate([goals, 2 * achieved - goals])
         goals = np.unique(goals, axis=0)
         same, reached = (np.stack([goal] * len(goals)) for goal in (pursued, achieved))
-        apart = ~(self.outcome(goals, same)[1] & self.outcome(same, goals)[1])
-        return apart.sum() > 2 and bool(self.outcome(reached, goals)[1][apart].all())
+        with suppress(EnvironmentFailure):  # goals that cannot be
+            apart = ~(self.outcome(goals, same)[1] & self.outcome(same, goals)[1])
+            return apart.sum() > 2 and bool(self.outcome(reached, goals)[1][apart].all())
+        return False
 
     def check_ending(
         self,

@@ -45,6 +45,8 @@ ENDS_ANYWAY = (
     "compute_terminated ended an episode that it would have ended under other goals, too (a "
     "fall?); it counts as a success, because info has no is_success: write is_success into info"
 )
+#: Ends at goals that are looked at, because functions of goals may be slow.
+MOST_ENDS = 20
 #: An episode can be replayed up to this length.
 LONGEST_REPLAY = 10_000
 
@@ -93,9 +95,10 @@ class Instances:
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = facts
-        #: Latest goals, desired and achieved, and whether an end under all of them is told of.
-        self._goals: deque[NDArray[Any]] = deque(maxlen=64)
-        self._told = purpose is Purpose.EVALUATION_SPAWN
+        #: Latest goals, desired and achieved, and of how many ends at goals they are yet to tell
+        #: whether these are ends under all of them, which is told of once.
+        self._goals: deque[NDArray[Any]] = deque(maxlen=32)
+        self._untold = 0 if purpose is Purpose.EVALUATION_SPAWN else MOST_ENDS
         #: What is being done, for messages.
         self._doing = ""
 
@@ -176,10 +179,11 @@ class Instances:
         self._observe(i, "next_obs", obs)
         achieved = facts.goal_of(obs, "achieved_goal")
         success = facts.is_success(pursued, obs, info)
-        if terminated and success and success_in(info) is None and not self._told:
-            self._told = facts.ends_anyway(achieved, pursued, self._goals)
-            if self._told:
+        if terminated and success and success_in(info) is None and self._untold:
+            self._untold -= 1
+            if facts.ends_anyway(achieved, pursued, self._goals):
                 print(f"{self.spec.called}: {ENDS_ANYWAY}", file=sys.stderr, flush=True)
+                self._untold = 0
         self._goals.append(achieved)
         expected = self._watches[i].check(achieved, pursued, info)
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
