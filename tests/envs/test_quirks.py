@@ -228,10 +228,17 @@ def test_an_environment_without_infos_can_be_wrapped():
     assert model.num_timesteps == 200
 
 
-def test_an_id_that_gymnasium_has_moved_elsewhere_is_a_sentence():
-    with pytest.raises(SpecError, match=r"Ant-v2 cannot be made with .*moved to the") as error:
-        validated(GymnasiumSpec, {"id": "Ant-v2"})
-    assert "\n" not in str(error.value)
+def test_an_id_that_gymnasium_has_moved_elsewhere_is_a_sentence(monkeypatch):
+    """Of gymnasium alone, or of gymnasium-robotics once that is imported."""
+    monkeypatch.setitem(gym.registry, "Ant-v2", old := gym.spec("Ant-v2"))
+    for entry, words in (
+        ("gymnasium.envs:_raise_mujoco_py_error", r"cannot be made with .*moved to the gymn"),
+        ("gymnasium_robotics.envs.mujoco.ant_v2:AntEnv", "needs mujoco_py, .*: use 'Ant-v5'"),
+    ):
+        monkeypatch.setattr(old, "entry_point", entry)
+        with pytest.raises(SpecError, match=f"Ant-v2 {words}") as error:
+            validated(GymnasiumSpec, {"id": "Ant-v2"})
+        assert "\n" not in str(error.value)
 
 
 REFUSED = {

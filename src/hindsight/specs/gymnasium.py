@@ -378,14 +378,16 @@ def _outdated(name: str, error: Exception) -> str:
     entry, (package, to_install) = str(registered(name).entry_point), ROBOTICS
     if not entry.startswith(f"{package}."):
         return ""
-    if ":MujocoPy" in entry:
+    if ":MujocoPy" in entry or "mujoco_py" in str(error):
         newest = _newest()[VERSION.sub("", name.rpartition(":")[2])]
         return f"{name} needs mujoco_py, which is no longer maintained: use {newest!r}"
     if not isinstance(error, AssertionError | ImportError | gym.error.DependencyNotInstalled):
         return ""
-    pairs = (f"{x} {version(x)}" for x in ("gymnasium-robotics", "mujoco"))
+    here = [f"{x} {version(x)}" for x in ("gymnasium-robotics", "mujoco")]
+    if " ".join(here) == to_install.replace("==", " "):
+        return ""
     return (
-        f"{name} cannot be made with {' and '.join(pairs)}: pip install {to_install}, in a fresh "
+        f"{name} cannot be made with {' and '.join(here)}: pip install {to_install}, in a fresh "
         "environment, since replacing mujoco in this one may break it"
     )
 
