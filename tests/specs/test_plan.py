@@ -255,6 +255,35 @@ def test_a_key_that_varies_without_effect_is_refused():
             Plan.of(config)
 
 
+def test_a_key_of_an_experiment_or_of_a_task_without_effect_is_refused():
+    """Unlike one that counts for one of its arms."""
+    plain, annealed = {"her": "final"}, {"her": "final", "keys": {"exploration": "annealed"}}
+    task = {"PointReach": {"id": "PointReach-v0"}}
+    for arms, more, said in (
+        (
+            [plain],
+            {"keys": {"sigma_final": 0.3}},
+            "a, random static: sigma_final=0.3 has no ef",
+        ),
+        ([plain, annealed], {"keys": {"sigma_final": 0.3}}, ""),
+        (
+            [plain],
+            {"tasks": {"PointReach": task["PointReach"] | {"keys": {"sigma_final": 0.3}}}},
+            "a, PointReach: sigma_final=0.3 has no effect",
+        ),
+        ([plain], {"tasks": task, "keys": {"learning_rate": 0.1}}, ""),
+    ):
+        mine = {
+            "title": "Mine",
+            "figures": "mine",
+            "arms": dict(zip("ab", arms, strict=False)),
+            **more,
+        }
+        config = load(CONFIG, {"experiments": {"mine": mine}, "select": {"mine": {}}})
+        with pytest.raises(SpecError, match=said) if said else nullcontext():
+            Plan.of(config)
+
+
 def test_a_key_of_an_arm_without_effect_is_refused():
     """Unlike one that has an effect in another fidelity than the preset's."""
     for keys, said in (

@@ -243,13 +243,18 @@ def _whole(config: Config, experiment: str) -> list[Place]:
 
 
 def _must_count(config: Config, experiment: str, selected: Sequence[Place]) -> None:
-    """Raise SpecError for a key of an arm that has no effect anywhere, as `must_count` does."""
-    for name, arm in config.experiments[experiment].arms.items():
-        for key in () if arm.published else arm.keys:
-            own = [at for at in selected if at.arm == name]
+    """Raise SpecError for a key of `keys` that has no effect anywhere, as `must_count` does."""
+    definition = config.experiments[experiment]
+    given = [(definition.keys, "", "")]
+    given += [(task.get("keys", {}), "task", name) for name, task in definition.tasks.items()]
+    given += [(x.keys, "arm", name) for name, x in definition.arms.items() if not x.published]
+    for keys, part, name in given:
+        for key in keys:
+            own = [at for at in selected if not part or getattr(at, part) == name]
             if not own or not _without_effect(config, own, key):
                 continue
-            whole = [at for at in _whole(config, experiment) if at.arm == name]
+            whole = _whole(config, experiment)
+            whole = [at for at in whole if not part or getattr(at, part) == name]
             if why := _without_effect(config, whole, key):
                 raise SpecError(why)
 
