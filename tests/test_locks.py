@@ -49,6 +49,24 @@ def test_the_holder_is_named(tmp_path):
     assert not path.exists()
 
 
+def test_a_fork_of_the_holder_leaves_the_lock_alone(tmp_path):
+    path = tmp_path / "cell.lock"
+    taker = [sys.executable, "-c", HOLDER, str(path), "0"]
+    with held(path, "the cell"):
+        try:
+            with held(tmp_path / "other.lock", "another"):
+                child = os.fork()
+                if child == 0:
+                    raise RuntimeError
+                os.waitpid(child, 0)
+                assert (tmp_path / "other.lock").exists()
+        except RuntimeError:
+            os._exit(0)
+        other = subprocess.run(taker, capture_output=True, text=True, check=False)
+        assert other.returncode and "is already running" in other.stderr
+    assert subprocess.run(taker, capture_output=True, check=False).returncode == 0
+
+
 def test_waiting_is_announced_and_ends_with_the_lock(tmp_path, capsys):
     path = tmp_path / "cell.lock"
     process = holder(path, 0.5)

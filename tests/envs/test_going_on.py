@@ -222,8 +222,14 @@ def test_an_environment_cannot_end_its_process_without_a_word(does, when, worker
         assert "GeneratorExit: enough" in said
 
 
-def test_a_process_that_an_environment_forks_may_exit():
-    small("Careless-v0", env_kwargs={"does": "fork", "when": "step"}).learn(60)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("does", worlds.FORKS)
+def test_a_process_that_an_environment_forks_ends_there(does, workers, capfd):
+    """Not as a second one of this program, which would train on, or write what this one writes."""
+    kwargs = {"does": does, "when": "step"}
+    model = small("Careless-v0", env_kwargs=kwargs, seeds=2, workers=workers).learn(60)
+    assert model.num_timesteps == 60
+    assert ("it is the fork's own" in capfd.readouterr().err) == (does == "fork that raises")
 
 
 def test_exits_are_allowed_again_afterwards():

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,10 @@ class Simulator(Corridor):
         self.socket.close()
 
 
+#: What a fork does in `Careless`, and its exit status.
+FORKS = {"fork": 7, "fork that exits": 7, "fork that raises": 1, "fork that goes on": 0}
+
+
 class Careless(Corridor):
     """It does something that ends or breaks its process, or what is built on it."""
 
@@ -108,10 +113,15 @@ class Careless(Corridor):
             raise GeneratorExit("enough")
         if self.does == "raise":
             raise RuntimeError("it does not close")
-        if self.does == "fork" and (child := os.fork()) == 0:
-            os._exit(7)
-        elif self.does == "fork":
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        if self.does in FORKS and (child := os.fork()) == 0:
+            if self.does == "fork":
+                os._exit(7)
+            if self.does == "fork that exits":
+                sys.exit(7)
+            if self.does == "fork that raises":
+                raise RuntimeError("it is the fork's own")
+        elif self.does in FORKS:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == FORKS[self.does]
 
     def reset(self, **options: Any) -> Any:
         self._do("reset")

@@ -99,6 +99,9 @@ def test_a_copy_of_tables_under_another_name_is_left_alone(tables, tmp_path):
     there = specs.names_there(tmp_path)
     shutil.copytree(tables / "algorithms", tmp_path / "before")
     assert specs.names_there(tmp_path) == there != []
+    shutil.rmtree(tmp_path / "algorithms")
+    with pytest.raises(FileError, match="before: holds the tables of algorithms; a folder of tab"):
+        specs.names_there(tmp_path)
 
 
 def _seeds(tables: Path, experiment: str, **where: Any) -> list[pd.DataFrame]:

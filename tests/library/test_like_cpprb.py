@@ -334,3 +334,12 @@ def test_a_goal_of_fractions_is_judged_whole():
     found = buffer.sample(40)
     pairs = zip(found["goal"].ravel(), found["rew"].ravel(), strict=True)
     assert {*pairs} == {(2, -2.0), (0, 0.0)}
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_buffer_of_one_longest_episode_is_saved_and_loaded(tmp_path, prioritized):
+    buffer, other = (buffer_of(20, 20, prioritized=prioritized) for _ in range(2))
+    fill(buffer, [20])
+    buffer.save(tmp_path / "buffer.safetensors")
+    other.load(tmp_path / "buffer.safetensors")
+    np.testing.assert_array_equal(buffer.sample(9)["obs"], other.sample(9)["obs"])

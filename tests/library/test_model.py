@@ -640,6 +640,19 @@ def test_what_other_versions_trained_is_named(tmp_path, one_saved):
         SAC.load(path, workers=0).learn(30)
 
 
+@pytest.mark.parametrize("versions", [5, [], "x", None, {"": "1"}])
+def test_versions_that_are_none_are_named(tmp_path, versions, one_saved):
+    save(path := tmp_path / "model.safetensors", {**load(one_saved), "versions": versions})
+    with pytest.raises(FileError, match=r"model.safetensors: its training is damaged: "):
+        SAC.load(path, workers=0).learn(30)
+
+
+def test_a_model_may_have_a_name_like_a_cell_s(tmp_path, one_saved):
+    path = tmp_path / "sac-1764529083-202611301858.safetensors"
+    path.write_bytes(one_saved.read_bytes())
+    assert SAC.load(path).num_timesteps == 60
+
+
 @pytest.fixture(scope="module")
 def one_saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "model.safetensors"

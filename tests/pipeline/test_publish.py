@@ -221,8 +221,9 @@ def test_a_publication_that_is_killed_is_completed_by_the_same_call(small, monke
         with monkeypatch.context() as patch, pytest.raises(Killed):
             patch.setattr(Path, "replace", replaced)
             list(publish(config))
+        (PUBLISHED / ".manifest.abcd1234").mkdir()  # as if killed by SIGKILL, within a write
         list(publish(config))
-        assert contents() == whole
+        assert contents() == whole and not list(PUBLISHED.rglob(".*"))
 
 
 def test_the_manifest_vouches_for_a_policy(small):

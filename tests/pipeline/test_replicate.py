@@ -104,6 +104,13 @@ def test_a_malformed_progress_file_is_ignored(project, text):
     assert watch.state() == nothing
 
 
+def test_a_special_file_among_those_of_progress_is_not_read(project, monkeypatch):
+    (replicate.PROGRESS / "x").mkdir(parents=True)
+    (replicate.PROGRESS / "x" / "y.json").symlink_to("/dev/null")
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read"))
+    assert replicate._progress("x/y", 0.0) is None
+
+
 def test_only_cells_that_train_now_are_shown(project):
     """A killed process leaves its file: of this run, or of an earlier one."""
     name = min(project.plan.cells)

@@ -206,13 +206,17 @@ def names_there(tables_root: Path) -> list[str]:
     """Return the names of the figures of all plans in `<tables_root>/<experiment>/`.
 
     A copy of a folder, under a name of the user's, is none.  Raises ResultError for a file that is
-    no plan.
+    no plan, or if there is nothing but copies.
     """
-    from hindsight.analysis.summarise import read_plan  # with SciPy: half a second
+    from hindsight.analysis.summarise import ResultError, read_plan  # with SciPy: half a second
 
-    found: list[str] = []
+    found, copied = list[str](), list[str]()
     for path in sorted(tables_root.glob("*/plan.json")):
         plan = read_plan(path)
         if plan["experiment"] == path.parent.name:
             found += names_for(path.parent.name, [entry["fidelity"] for entry in plan["entries"]])
+        else:
+            copied.append(f"{path.parent}: holds the tables of {plan['experiment']}")
+    if copied and not found:
+        raise ResultError(f"{copied[0]}; a folder of tables must keep its name")
     return found + names_for(EPISODES.parent.name, []) * (tables_root / EPISODES).exists()

@@ -42,14 +42,16 @@ def held(path: Path, what: str, wait: bool = False) -> Iterator[None]:
         except OSError:
             raise FileError(f"{path}: cannot be written: {reason(error)}") from error
         _tell(f"{what}: this file system has no locks, so never start it twice at once")
+    holder = os.getpid()
     try:
         yield
     finally:
-        # Unlink before releasing: the next process then creates a new file.
-        with suppress(OSError):
-            path.unlink()
-        with suppress(OSError):
-            lock.release()
+        if os.getpid() == holder:  # a fork of it shares the lock, and would release it
+            # Unlink before releasing: the next process then creates a new file.
+            with suppress(OSError):
+                path.unlink()
+            with suppress(OSError):
+                lock.release()
 
 
 def _sign(handle: int) -> None:

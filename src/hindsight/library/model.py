@@ -39,9 +39,9 @@ from hindsight.library.from_stable_baselines3 import (
 from hindsight.library.model_files import (
     MOST_STEPS,
     cell_in,
-    checkpoint_beside,
     curves_beside,
     is_another_task,
+    training_of,
     warn_of_another_task,
     whole,
 )
@@ -55,7 +55,6 @@ from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
 from hindsight.training.cell import known_device, prepare_process
 from hindsight.training.evaluate import Actor, Evaluation, actor_of, evaluate_run
-from hindsight.training.finished import changed_versions
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import FORMAT, PolicyFile
 from hindsight.training.progress import Progress, show
@@ -425,20 +424,19 @@ class Model:
         if self._runs is None:
             file, resumes = self._file, self._resumes
             if file is not None:
-                resumes, by = file.saved.get("training"), file.saved.get("versions", {})
-                if resumes is None and (found := checkpoint_beside(file, self.spec)) is not None:
-                    resumes, by = found["runs"], found["made_on"][-1]["versions"]
-                    for name, parts in found["curves"].items():
-                        phase, _, column = name.partition("/")
-                        self._columns[phase][column] = [part.numpy() for part in parts]
-                if resumes is None:
+                begun = training_of(file, self.spec)
+                if begun is None:
                     self._forget_training(file)
-                elif changed := changed_versions(by):
-                    warnings.warn(
-                        f"{file.path}: its training was made with {changed}; from here on it may "
-                        "go on otherwise than it would have",
-                        stacklevel=3,
-                    )
+                else:
+                    resumes = begun.state
+                    for (phase, column), parts in begun.curves.items():
+                        self._columns[phase][column] = parts
+                    if begun.changed:
+                        warnings.warn(
+                            f"{file.path}: its training was made with {begun.changed}; from here "
+                            "on it may go on otherwise than it would have",
+                            stacklevel=3,
+                        )
             # The replay buffer's size must not depend on the length of a call of `learn`.
             room = max(self._most_stored(), self.spec.algorithm.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})

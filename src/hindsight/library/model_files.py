@@ -4,13 +4,14 @@ import re
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
-from hindsight.io.checkpoints import load
+from hindsight.io.checkpoints import MISFITS, load
 from hindsight.io.checksums import about, read_table
 from hindsight.io.files import FileError, reason
 from hindsight.library.environment import Given, environment_values
@@ -20,6 +21,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
 from hindsight.specs.gymnasium import NAMESPACE, registered
+from hindsight.training.finished import changed_versions
 from hindsight.training.policy_files import PolicyFile
 
 #: More steps than any training takes.
@@ -126,17 +128,37 @@ def _must_be_known(path: Path, name: str) -> None:
         )
 
 
-def checkpoint_beside(file: PolicyFile, spec: CellSpec) -> dict[str, Any] | None:
-    """The checkpoint of an interrupted training beside a policy file.
+class Begun(NamedTuple):
+    """A training that a file's model goes on with."""
+
+    state: dict[str, Any]  # of its runs
+    curves: dict[tuple[str, str], list[NDArray[Any]]]  # by phase and column; none: the file's
+    changed: str  # packages whose versions are others now, in words
+
+
+def training_of(file: PolicyFile, spec: CellSpec) -> Begun | None:
+    """The training in a file, or in the checkpoint of an interrupted training beside it.
 
     Returns None if there is none, or it is of other code, another specification or other runs.
+    Raises FileError if it is damaged.
     """
-    path = _in_folder("checkpoints", file.path, "best")
-    if path == file.path or not path.exists():
-        return None
-    saved = load(path)
-    ours = saved.get("identity") == identity_of(spec) and saved.get("runs") is not None
-    return saved if ours and saved["runs"]["seeds"] == file.seeds else None
+    path, curves = file.path, dict[tuple[str, str], list[NDArray[Any]]]()
+    try:
+        state, versions = file.saved.get("training"), file.saved.get("versions", {})
+        if state is None:
+            path = _in_folder("checkpoints", file.path, "best")
+            saved = load(path) if path != file.path and path.exists() else {}
+            if saved.get("identity") != identity_of(spec) or saved["runs"] is None:
+                return None
+            state, versions = saved["runs"], saved["made_on"][-1]["versions"]
+            if state["seeds"] != file.seeds:
+                return None
+            for name, parts in saved["curves"].items():
+                phase, column = name.split("/")
+                curves[phase, column] = [part.numpy() for part in parts]
+        return Begun(state, curves, changed_versions(versions))
+    except MISFITS as error:
+        raise FileError(f"{path}: its training is damaged: {reason(error)}") from error
 
 
 def curves_beside(file: PolicyFile, spec: CellSpec) -> pd.DataFrame | None:

@@ -397,7 +397,7 @@ def lock(name: str = ".lock") -> AbstractContextManager[None]:
 
     Entering it raises FileError if another process holds it.
     """
-    return held(Path("results", name), f"the pipeline in {Path.cwd()}")
+    return held(Path("results", name), f"the pipeline with the results {Path('results').resolve()}")
 
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:

@@ -1,5 +1,6 @@
 """`hindsight publish`: copy trained cells to the published results, and write the manifest."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator
@@ -46,6 +47,7 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     """
     if not trained.is_dir():
         raise FileError(f"{trained}: there is no such folder")
+    _sweep()
     plan = Plan.of(config)
     found = {name: _curves_of(trained, name, spec) for name, spec in plan.cells.items()}
     cells = {name: PUBLISHED / "cells" / f"{name}.parquet" for name in plan.cells}
@@ -107,6 +109,7 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
     Raises FileError if the curves are not a cell's, or its policies are missing beside them.
     """
     spec, before = cell_of(load_cell(curves).metadata["spec"], curves, named), read_manifest()
+    _sweep()
     policy = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     which = write_middle(spec, curves, policy)
     known = {**before, _key(policy): {"sha256": file_sha256(policy), **_now()}}
@@ -117,6 +120,13 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
 def policies_of(curves: Path) -> Path:
     """Path of a trained cell's final parameters, or of a published one's policy."""
     return curves.parents[2] / "policies" / curves.parent.name / f"{curves.stem}.safetensors"
+
+
+def _sweep() -> None:
+    """Remove the folders in which a killed publication wrote (`io.files.write_whole`)."""
+    for rest in PUBLISHED.rglob(".*"):
+        if re.fullmatch(r"\..+\.[a-z0-9_]{8}", rest.name) and rest.is_dir():
+            shutil.rmtree(rest, ignore_errors=True)
 
 
 def _now() -> dict[str, str]:

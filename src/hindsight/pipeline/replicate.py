@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
+from hindsight.io.files import FileError, must_be_regular
 from hindsight.io.interruption import PARENT, noticed
 from hindsight.library.train import duration
 from hindsight.pipeline.project import SCOREBOARD, Project, files_below, lock, must_be_in_its_clone
@@ -210,7 +211,8 @@ class _Watch:
 def _progress(name: str, since: float) -> Progress | None:
     """What a progress file written since then tells; None if it is damaged."""
     path = PROGRESS / f"{name}.json"
-    with suppress(OSError, ValueError):  # pydantic's errors are ValueErrors
+    with suppress(OSError, ValueError, FileError):  # pydantic's errors are ValueErrors
+        must_be_regular(path)
         found = PROGRESS_FORMAT.validate_json(path.read_bytes())
         if path.stat().st_mtime >= since and 0 <= found.steps <= found.of:
             return found

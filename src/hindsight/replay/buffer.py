@@ -474,10 +474,11 @@ class ReplayBuffer:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore a `state_dict` of a buffer with the same sizes; ValueError if that fails."""
+        most = max(self.n_slots, self.longest)
         self.position, self.longest = saved["position"], saved.get("longest", self.longest)
         if type(self.position) is not int or self.position < 0:
             raise ValueError(f"{self.position} steps are not possible")
-        if type(self.longest) is not int or not 0 < self.longest <= self.n_slots:
+        if type(self.longest) is not int or not 0 < self.longest <= most:
             raise ValueError(f"episodes of {self.longest} steps are not possible")
         n = len(self)
         places = {

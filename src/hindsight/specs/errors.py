@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+import sys
 import traceback
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -59,12 +60,33 @@ def _no_exit(status: int) -> None:
 
 
 @contextmanager
+def _ending_forks(here: int) -> Iterator[None]:
+    """End a fork of the process `here` at once: it would go on as a second one of this program."""
+    status: Any = 0
+    try:
+        yield
+    except BaseException as error:
+        status = error.code if isinstance(error, SystemExit) else str(error)
+        raise
+    finally:
+        if os.getpid() != here:
+            if not isinstance(status, int | None):
+                print(status, file=sys.stderr, flush=True)
+                status = 1
+            _os_exit(status or 0)
+
+
+@contextmanager
 def others_code(what: str) -> Iterator[None]:
-    """Keep a third-party environment from blocking this process, or exiting: EnvironmentFailure."""
-    _running.append(os.getpid())
+    """Keep a third-party environment from blocking this process, or exiting: EnvironmentFailure.
+
+    A process that it forks ends where it would leave the environment's code.
+    """
+    here = os.getpid()
+    _running.append(here)
     os._exit = _no_exit  # type: ignore[assignment]
     try:
-        with awaited(what):
+        with awaited(what), _ending_forks(here):
             yield
     except SystemExit as error:
         called = "os._exit" if isinstance(error, _Exit) else "sys.exit"

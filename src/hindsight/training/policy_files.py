@@ -73,7 +73,8 @@ class PolicyFile:
         if wrong:
             raise FileError(f"{path}: is not a policy file: {wrong}")
         values, acts_only = values_of(saved["spec"], path), saved.get("part") == "actor"
-        if (named := NAMED.search(path.stem)) is not None:
+        named = NAMED.search(path.stem)
+        if named is not None and "format" not in saved:  # a user names a model's file
             with suppress(KeyError, TypeError, AttributeError):  # told of where it is used
                 if (hash_of(values), saved.get("code", named[2])) != named.groups():
                     raise FileError(f"{path}: {OF_ANOTHER}")
