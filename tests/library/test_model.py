@@ -635,7 +635,7 @@ def test_what_other_versions_trained_is_named(tmp_path, one_saved):
     assert saved["versions"]["gymnasium"] == gym.__version__
     saved["versions"]["gymnasium"] = "0.9"
     save(path := tmp_path / "model.safetensors", saved)
-    words = rf"made with gymnasium 0.9 \(now {gym.__version__}\); from here on it may go on otherw"
+    words = rf"made with gymnasium 0.9 \(now {gym.__version__}\); what follows may differ"
     with pytest.warns(UserWarning, match=words):
         SAC.load(path, workers=0).learn(30)
 

@@ -433,8 +433,8 @@ class Model:
                         self._columns[phase][column] = parts
                     if begun.changed:
                         warnings.warn(
-                            f"{file.path}: its training was made with {begun.changed}; from here "
-                            "on it may go on otherwise than it would have",
+                            f"{file.path}: its training was made with {begun.changed}; what "
+                            "follows may differ",
                             stacklevel=3,
                         )
             # The replay buffer's size must not depend on the length of a call of `learn`.

@@ -397,7 +397,9 @@ def lock(name: str = ".lock") -> AbstractContextManager[None]:
 
     Entering it raises FileError if another process holds it.
     """
-    return held(Path("results", name), f"the pipeline with the results {Path('results').resolve()}")
+    return held(
+        Path("results", name), f"the pipeline whose results are in {Path('results').resolve()}"
+    )
 
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:

@@ -95,9 +95,9 @@ class Instances:
         #: The current desired goals by number, in the environments' format.
         self._desired: dict[int, NDArray[Any]] = {}
         self.facts = facts
-        #: Latest goals, desired and achieved, and of how many ends at goals they are yet to tell
-        #: whether these are ends under all of them, which is told of once.
+        #: The latest goals, desired and achieved.
         self._goals: deque[NDArray[Any]] = deque(maxlen=32)
+        #: Ends at a goal that are still to be compared with these, until one is told of.
         self._untold = 0 if purpose is Purpose.EVALUATION_SPAWN else MOST_ENDS
         #: What is being done, for messages.
         self._doing = ""
