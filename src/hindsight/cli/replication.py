@@ -200,11 +200,8 @@ def clean(
     home = out.absolute()  # an environment's own code may change the working folder
     if not (out.is_dir() or out == TRAINED) or home.resolve() == PUBLISHED.resolve():
         raise SpecError(f"--out {out}: is not a folder of results that were trained here")
-    with (
-        held(home / ".lock", f"the pipeline whose results are in {home.resolve()}")
-        if yes
-        else nullcontext()
-    ):
+    pipeline = f"the pipeline whose results are in {home.resolve()}"
+    with held(home / ".lock", pipeline) if yes else nullcontext():
         paths = left_over(home, env)
         size = sum(path.stat().st_size for path in paths)
         for path in paths:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -78,6 +80,14 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             temporary.replace(path)
     except (OSError, RuntimeError) as error:  # torch.export raises RuntimeError
         raise FileError(f"{path}: cannot be written: {reason(error)}") from error
+
+
+def sweep(folder: Path, stem: str = "") -> None:
+    """Remove what killed processes have left of writing a folder's files, or those of one stem."""
+    left = re.compile(rf"\.{re.escape(stem) or '.+'}\.[a-z0-9_]{{8}}")
+    for rest in folder.glob(".*"):
+        if left.fullmatch(rest.name) and rest.is_dir():
+            shutil.rmtree(rest, ignore_errors=True)
 
 
 def write_if_changed(path: Path, text: str) -> None:

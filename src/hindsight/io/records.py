@@ -139,9 +139,8 @@ def must_be_whole(record: Path) -> None:
     listed = read_record(record).get("outputs", {})
     files = {record.with_name(Path(name).name): digest for name, digest in listed.items()}
     now, folders = Digests(), {Path(name).parent.name for name in listed}
-    if others := folders - {record.parent.name}:
-        raise FileError(f"{record.parent}: holds the tables of {', '.join(sorted(others))}")
-    if not folders or any(now[str(path)] != digest for path, digest in files.items()):
+    of_others = folders != {record.parent.name}
+    if of_others or any(now[str(path)] != digest for path, digest in files.items()):
         raise FileError(
             f"{record.parent}: these tables are incomplete, or were changed after they were made; "
             "make them again with the workflow"

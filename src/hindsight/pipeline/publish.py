@@ -1,6 +1,5 @@
 """`hindsight publish`: copy trained cells to the published results, and write the manifest."""
 
-import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator
@@ -17,7 +16,7 @@ from hindsight.analysis.cells import KNOWN, load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import file_sha256
-from hindsight.io.files import FileError, as_json, write_if_changed, write_whole
+from hindsight.io.files import FileError, as_json, sweep, write_if_changed, write_whole
 from hindsight.io.records import read_record, record_of
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
@@ -47,7 +46,7 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     """
     if not trained.is_dir():
         raise FileError(f"{trained}: there is no such folder")
-    _sweep()
+    _sweep_all()
     plan = Plan.of(config)
     found = {name: _curves_of(trained, name, spec) for name, spec in plan.cells.items()}
     cells = {name: PUBLISHED / "cells" / f"{name}.parquet" for name in plan.cells}
@@ -109,7 +108,7 @@ def publish_policy(curves: Path, named: str | None = None) -> str:
     Raises FileError if the curves are not a cell's, or its policies are missing beside them.
     """
     spec, before = cell_of(load_cell(curves).metadata["spec"], curves, named), read_manifest()
-    _sweep()
+    _sweep_all()
     policy = PUBLISHED / "policies" / f"{spec.name}.safetensors"
     which = write_middle(spec, curves, policy)
     known = {**before, _key(policy): {"sha256": file_sha256(policy), **_now()}}
@@ -122,11 +121,10 @@ def policies_of(curves: Path) -> Path:
     return curves.parents[2] / "policies" / curves.parent.name / f"{curves.stem}.safetensors"
 
 
-def _sweep() -> None:
-    """Remove the folders in which a killed publication wrote (`io.files.write_whole`)."""
-    for rest in PUBLISHED.rglob(".*"):
-        if re.fullmatch(r"\..+\.[a-z0-9_]{8}", rest.name) and rest.is_dir():
-            shutil.rmtree(rest, ignore_errors=True)
+def _sweep_all() -> None:
+    """Remove what a killed publication has left in the published folders."""
+    for folder in (PUBLISHED, *(path for path in PUBLISHED.rglob("*") if path.is_dir())):
+        sweep(folder)
 
 
 def _now() -> dict[str, str]:

@@ -4,14 +4,11 @@ Files of a cell `<name>-<code>`: `cells/*.parquet` (the curves), `policies/*.saf
 parameters), `checkpoints/*.safetensors` (while it trains).
 """
 
-import glob
 import os
 import platform
 import re
-import shutil
 import sys
 from collections import defaultdict
-from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +21,7 @@ from torch import Tensor
 
 from hindsight.io.checkpoints import MISFITS, load, save
 from hindsight.io.checksums import file_sha256
-from hindsight.io.files import DamagedError, machine_failed, reason, set_aside
+from hindsight.io.files import DamagedError, machine_failed, reason, set_aside, sweep
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import identity_of
 from hindsight.specs.errors import SpecError
@@ -211,12 +208,10 @@ class Record:
     # -- surviving interruption -----------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Remove temporary files and folders of killed processes."""
+        """Remove what killed processes have left of writing this cell's files."""
         for kind in ("cells", "policies", "checkpoints", "progress"):
-            path = self.path(kind, ".*")
-            for rest in path.parent.glob(f".{glob.escape(path.stem)}.*"):
-                with suppress(OSError):
-                    shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
+            path = self.path(kind, "")
+            sweep(path.parent, path.name)
 
     def _resume(self, reuses: bool) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
