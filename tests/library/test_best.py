@@ -10,7 +10,6 @@ import torch
 
 import hindsight
 from hindsight import PPO, SAC
-from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import evaluate_policy
 from tests.envs.test_quirks import SMALL, Drone
 
@@ -18,22 +17,9 @@ from tests.envs.test_quirks import SMALL, Drone
 class Levels(Drone):
     """A level moves its goals, which end the episode once reached."""
 
-    def __init__(self, level: float = 0.2, parts: int = 1) -> None:
-        super().__init__(seen=4 - 2 * parts)
-        if parts == 2:
-            place = gym.spaces.Box(-9, 9, (2,), np.float32)
-            spaces = {
-                **self.observation_space.spaces,
-                "achieved_goal": place,
-                "desired_goal": place,
-            }
-            self.observation_space = gym.spaces.Dict(spaces)
-        self.level, self.parts = level, parts
-
-    def observe(self) -> dict[str, Any]:
-        obs = super().observe()
-        goals = {key: np.repeat(obs[key], self.parts) for key in ("achieved_goal", "desired_goal")}
-        return obs | goals
+    def __init__(self, level: float = 0.2) -> None:
+        super().__init__(seen=2)
+        self.level = level
 
     def draw(self) -> Any:
         return (self.level * self.np_random.choice([-1, 1], 1)).astype(np.float32)
@@ -42,7 +28,7 @@ class Levels(Drone):
         self.level = level
 
 
-for name, kwargs in {"Levels": {}, "Harder": {"level": 1.0}, "Wider": {"parts": 2}}.items():
+for name, kwargs in {"Levels": {}, "Harder": {"level": 1.0}}.items():
     gym.register(f"{name}-v0", Levels, max_episode_steps=10, kwargs=kwargs)
 
 
@@ -93,12 +79,6 @@ def test_a_model_that_goes_on_from_parameters_alone_is_saved_as_one(tmp_path):
     with pytest.warns(UserWarning, match="start from scratch"):
         whole = hindsight.load(path).save(tmp_path / "whole", training=True)
     assert hindsight.load(whole).learn(200).num_timesteps == 200
-
-
-def test_goals_of_another_size_do_not_fit(tmp_path):
-    path = small().learn(400).save(tmp_path / "model")
-    with pytest.raises(SpecError, match=r"Wider-v0 has goals of 2 numbers, .* for goals of 1"):
-        hindsight.load(path, env="Wider-v0")
 
 
 def test_a_copy_shares_nothing_that_training_changes():

@@ -153,9 +153,8 @@ def test_the_environments_of_a_vector_environment(wrap):
 )
 @pytest.mark.filterwarnings("ignore:StopTraining")
 def test_what_is_refused_names_our_word(make, words):
-    with pytest.raises(SpecError, match=words) as caught:
+    with pytest.raises(SpecError, match=words):
         make()
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", [PPO, SAC, TD3, DDPG, DQN], ids=lambda kind: kind.__name__)

@@ -27,9 +27,8 @@ TWO_WAYS = "is ambiguous: write true, false or a decimal"
     ],
 )
 def test_typed_pairs_that_are_refused(pair, named):
-    with pytest.raises(SpecError, match=named) as caught:
+    with pytest.raises(SpecError, match=named):
         overrides_of([pair])
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +52,8 @@ def test_typed_pairs_that_are_refused(pair, named):
 def test_a_file_that_cannot_be_read_is_reported_with_its_line(tmp_path, data, named):
     path = tmp_path / "config.yaml"
     path.write_bytes(data)
-    with pytest.raises(SpecError, match=rf"config\.yaml: {named}") as caught:
+    with pytest.raises(SpecError, match=rf"config\.yaml: {named}"):
         load(path)
-    assert "\n" not in str(caught.value)
     with pytest.raises(SpecError, match="cannot be read"):
         load(tmp_path / "none.yaml")
 
