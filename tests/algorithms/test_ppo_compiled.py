@@ -4,6 +4,7 @@ The reference's update and advantages are held to Stable-Baselines3 in `test_ppo
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +24,8 @@ from tests.support.native import CASES, prey
 TASKS = CASES | {"static": prey(prey="static", grid_size=4.0, max_steps=6)}
 
 
-def agent_for(env: Environment, hidden: tuple[int, ...]) -> Agent:
-    return Agent.of(env.spec, PPOSpec(hidden=hidden))
+def agent_for(env: Environment, hidden: tuple[int, ...], **settings: Any) -> Agent:
+    return Agent.of(env.spec, PPOSpec(hidden=hidden, **settings))
 
 
 def rows_for(agent: Agent, seeds: Sequence[int]) -> torch.Tensor:
@@ -37,7 +38,7 @@ def rows_for(agent: Agent, seeds: Sequence[int]) -> torch.Tensor:
 @pytest.mark.parametrize("task", TASKS)
 def test_a_rollout_is_that_of_the_reference(task: str, exploration) -> None:
     reference, compiled = (TASKS[task].make([0, 1]) for _ in range(2))
-    agent = agent_for(reference, (16, 8))
+    agent = agent_for(reference, (16, 8), exploration=exploration)
     rows = rows_for(agent, [0, 1])
     n_steps = 300  # more than a block of beginnings
     generator = np.random.default_rng(3)
@@ -46,9 +47,9 @@ def test_a_rollout_is_that_of_the_reference(task: str, exploration) -> None:
     for iteration in (1, 2):  # the second begins within episodes
         for env in (reference, compiled):
             env.prepare_rollout(iteration, n_steps)
-        expected = ppo.collect(reference, agent, rows, noise, exploration)
+        expected = ppo.collect(reference, agent, rows, noise)
         use_threads(2)
-        found = ppo_compiled.collect(compiled, agent, rows, noise, exploration)
+        found = ppo_compiled.collect(compiled, agent, rows, noise)
         use_threads(1)
         assert expected.over.any() and not expected.over.all()
         assert (expected.cuts is None) == (found.cuts is None)

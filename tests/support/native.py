@@ -109,9 +109,9 @@ EVERY = {name: registered(**keys) for name, keys in TASKS.items()} | CASES
 
 
 def fields_of(step: Step) -> tuple[Tensor, ...]:
-    """All fields but `rest` and `beyond`, which native tasks do not have."""
-    assert step.rest is step.beyond is None
-    return step[:-2]
+    """All fields but `rest`, which native tasks do not have."""
+    assert step.rest is None
+    return step[:-1]
 
 
 @dataclass
@@ -141,7 +141,7 @@ def play(env: Environments[Any], actions: Any, n_steps: int, iteration: int = 1)
         reward, success = env.task.reward(
             step.next_achieved, states[-1][..., g : 2 * g], step.terminated
         )
-        assert torch.equal(success, step.success)
+        assert torch.equal(success, step.success) and torch.equal(reward, step.reward)
         steps.append(step)
         rewards.append(reward)
     together = Step(*(torch.stack(values) for values in zip(*map(fields_of, steps), strict=True)))

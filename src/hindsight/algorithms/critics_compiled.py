@@ -107,8 +107,6 @@ def follow(target: Numbers, row: Numbers, tau: float) -> None:
 
 
 class Engine:
-    """An off-policy algorithm's compiled functions."""
-
     def __init__(
         self,
         act: FirstClass,
@@ -122,7 +120,7 @@ class Engine:
             act: `(learner, obs [obs], noise [number], action [action])` writes an exploratory
                 action.
             learn: `(learner, transitions, noise [number, action], results [1], td_error [sample])`
-                is one update.
+                is one update; the last two, at first zeros, are outputs.
             learner: of state, run and specification, the NamedTuple that both get.
             diagnostics: the algorithm's `Diagnostics`.
         """
@@ -153,11 +151,9 @@ class Engine:
             self._updates(learn, learner, batches, drawn[run], results[run], td_error[run])
 
         for_each_run(runs, learn)
-        columns = {
-            name: torch.from_numpy(results[name].copy()) for name in self.results.names or ()
-        }
-        errors = torch.from_numpy(td_error).view(runs, n, -1)
-        return self.diagnostics(**{x: y.float() for x, y in columns.items()}, td_error=errors)
+        names, errors = self.results.names or (), torch.from_numpy(td_error).view(runs, n, -1)
+        columns = {x: torch.from_numpy(results[x].copy()).float() for x in names}
+        return self.diagnostics(**columns, td_error=errors)
 
 
 def _arrays(batch: Batch) -> Transitions:

@@ -9,28 +9,17 @@ import numpy as np
 
 from hindsight.algorithms.critics_compiled import Engine, follow
 from hindsight.algorithms.dqn import Diagnostics, TrainState
-from hindsight.nn.compiled import (
-    Numbers,
-    Optimised,
-    Sizes,
-    backward,
-    copy,
-    descend,
-    forward,
-    limit_of,
-    optimised_of,
-)
+from hindsight.nn import compiled as net
+from hindsight.nn.compiled import Numbers
 from hindsight.nn.numba_cache import compiled, first_class
 from hindsight.replay.transitions import Transitions
 from hindsight.specs.algorithms.dqn import DQNSpec
 
 
 class Learner(NamedTuple):
-    """One run's state and hyperparameters."""
-
-    online: Optimised
+    online: net.Optimised
     target: Numbers
-    sizes: Sizes
+    sizes: net.Sizes
     gamma: float
     tau: float
     max_grad_norm: float
@@ -40,10 +29,10 @@ class Learner(NamedTuple):
 
 
 @compiled
-def _q(row: Numbers, sizes: Sizes, obs: Numbers, layers: Numbers) -> Numbers:
+def _q(row: Numbers, sizes: net.Sizes, obs: Numbers, layers: Numbers) -> Numbers:
     """Q-values of all actions, [sample, choice]; `layers` keeps what `backward` needs."""
-    copy(obs.reshape(-1), layers)
-    return forward(row, sizes, len(obs), layers, len(obs), True)
+    net.copy(obs.reshape(-1), layers)
+    return net.forward(row, sizes, len(obs), layers, len(obs), True)
 
 
 @first_class()
@@ -59,12 +48,7 @@ def act(learner: Learner, obs: Numbers, noise: Numbers, action: Numbers) -> None
 def learn(
     learner: Learner, batch: Transitions, noise: Numbers, results: Any, td_error: Numbers
 ) -> None:
-    """Update theta by one gradient step, then the target network; see `dqn.update`.
-
-    Args:
-        noise: unused; all algorithms share this signature.
-        results: [1], zeros; output.  td_error: [sample], output.
-    """
+    """Update theta by one gradient step, then the target network; see `dqn.update`."""
     online, sizes, result, n = learner.online, learner.sizes, results[0], len(batch.obs)
     layers, others = np.empty(n * sizes.sum(), np.float32), np.empty(n * sizes.sum(), np.float32)
     delta = np.empty((2, n * sizes.max()), np.float32)
@@ -91,17 +75,17 @@ def learn(
         d_q[k] = 0
         d_q[k, chosen] = -weight * min(max(error, np.float32(-1)), np.float32(1)) / n
     grad = np.empty(len(online.row), np.float32)
-    backward(online.row, sizes, n, layers, n, True, delta, grad)
-    result.gradient_norm = descend(online, grad, learner.max_grad_norm)
+    net.backward(online.row, sizes, n, layers, n, True, delta, grad)
+    result.gradient_norm = net.descend(online, grad, learner.max_grad_norm)
     if online.steps[0] % learner.target_update_interval == 0:
         follow(learner.target, online.row, learner.tau)
 
 
 def learner_of(state: TrainState, run: int, spec: DQNSpec) -> Learner:
     return Learner(
-        optimised_of(state.online, run), state.target[run].numpy(), np.array(state.agent.q.sizes),
-        spec.gamma, spec.tau, limit_of(spec.max_grad_norm), spec.epsilon, spec.double,
-        spec.target_update_interval,
+        net.optimised_of(state.online, run), state.target[run].numpy(),
+        np.array(state.agent.q.sizes), spec.gamma, spec.tau, net.limit_of(spec.max_grad_norm),
+        spec.epsilon, spec.double, spec.target_update_interval,
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ class OffPolicyAlgorithm(Protocol):
 class OnPolicyAlgorithm(Protocol):
     """The file of an algorithm that learns from rollouts, such as `algorithms.ppo`."""
 
-    Agent: type[Any]
+    Agent: type[Any]  # has the methods of `algorithms.ppo.Agent`
     Diagnostics: type  # has `updates`: gradient steps taken [run]
 
     def behaviour(
@@ -69,9 +69,7 @@ class OnPolicyAlgorithm(Protocol):
     ) -> Callable[[Tensor], Tensor]:
         """The policy of rows, as a function of observations [run, env, obs]."""
 
-    def collect(
-        self, env: Any, agent: Any, rows: Tensor, noise: Tensor, exploration: Any = "gaussian"
-    ) -> Rollout:
+    def collect(self, env: Any, agent: Any, rows: Tensor, noise: Tensor) -> Rollout:
         """One rollout; noise [step, run, env, output]."""
 
     def estimate(self, agent: Any, rows: Tensor, paths: Trajectories, spec: Any) -> Any:
@@ -82,9 +80,6 @@ class OnPolicyAlgorithm(Protocol):
 
     def update(self, agent: Any, optimiser: Adam, samples: Any, order: Tensor, spec: Any) -> Any:
         """The epochs of one iteration, in place; returns diagnostics [run]."""
-
-    def squash(self, actions: Tensor, exploration: Any) -> Tensor:
-        """The environment's actions for samples of the policy."""
 
 
 def off_policy(spec: AlgorithmSpec) -> OffPolicyAlgorithm:

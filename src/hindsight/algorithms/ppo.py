@@ -80,9 +80,17 @@ class Agent:
     def actions(self, outputs: Tensor) -> Tensor:
         """The most likely choices, or the environment's actions for the Gaussian's mean."""
         if not self.discrete:
-            return squash(outputs, self.exploration)
+            return self.squash(outputs)
         chosen = [logits.argmax(-1) for logits in self.each(outputs)]
         return chosen[0] if len(chosen) == 1 else torch.stack(chosen, dim=-1)
+
+    def squash(self, samples: Tensor) -> Tensor:
+        """The environment's actions for samples of the Gaussian policy: their tanh if "squashed".
+
+        PPO trains on the samples before the tanh.  Their probability ratios equal those of the
+        squashed actions, because the Jacobian of the tanh cancels.
+        """
+        return samples.tanh() if self.exploration == "squashed" else samples
 
     def log_prob(self, outputs: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """log pi(actions), [run, sample], from policy outputs [run, sample, output]."""
@@ -131,7 +139,6 @@ class Samples:
     cloned: bool = False  # train by supervised learning on the actions alone (GCSL)
 
     def with_copies(self, copies: "Samples") -> "Samples":
-        """These samples followed by the copies."""
         joined: dict[str, Any] = {
             name: torch.cat([value, getattr(copies, name)], dim=1)
             for name, value in vars(self).items()
@@ -167,15 +174,6 @@ def advantages(
     return advantage
 
 
-def squash(actions: Tensor, exploration: Exploration) -> Tensor:
-    """The environment's actions for samples of the Gaussian policy: their tanh if "squashed".
-
-    PPO trains on the samples before the tanh.  Their probability ratios equal those of the squashed
-    actions, because the Jacobian of the tanh cancels.
-    """
-    return actions.tanh() if exploration == "squashed" else actions
-
-
 def behaviour(
     agent: Agent, rows: Tensor, spec: OnPolicySpec, generator: torch.Generator | None = None
 ) -> Callable[[Tensor], Tensor]:
@@ -199,13 +197,7 @@ def behaviour(
 
 
 @torch.no_grad()
-def collect(
-    env: Environment,
-    agent: Agent,
-    rows: Tensor,
-    noise: Tensor,
-    exploration: Exploration = "gaussian",
-) -> Rollout:
+def collect(env: Environment, agent: Agent, rows: Tensor, noise: Tensor) -> Rollout:
     """Collect one rollout.
 
     Args:
@@ -223,7 +215,7 @@ def collect(
             actions = torch.stack([x.argmax(-1) for x in agent.each(actions)], dim=-1).float()
             step = env.step(actions if len(agent.choices) > 1 else actions[..., 0])
         else:
-            step = env.step(squash(actions, exploration))
+            step = env.step(agent.squash(actions))
         seen.append((obs, actions, starts))
         steps.append(step)
     obs, actions, starts = (torch.stack(x, dim=2) for x in zip(*seen, strict=True))
@@ -235,14 +227,12 @@ def collect(
 def rollout_of(
     env: Environment, obs: Tensor, actions: Tensor, starts: Tensor, step: Step
 ) -> Rollout:
-    """The rollout whose steps, [run, env, step, ...], have just been taken; computes rewards."""
-    goal = obs[..., env.goal_size : 2 * env.goal_size]
-    rewards, _ = env.task.reward(step.next_achieved, goal, step.terminated)
+    """The rollout whose steps, [run, env, step, ...], have just been taken."""
     return Rollout(
         obs,
         actions,
         step.next_achieved,
-        step.paid(rewards),
+        step.reward,
         step.terminated,
         step.success,
         starts,

@@ -1,9 +1,7 @@
 """Compiled, faster versions of PPO's `collect` and `update`, which train one run at a time.
 
-Read `algorithms.ppo` beside the paper; it also runs on GPUs.  The two functions here have the same
-arguments and results.  Tests compare them: the same parameters, samples and order give the same
-updated parameters to 1e-5.  Relabelling, advantages and bookkeeping are shared.  docs/speed.md
-explains the speed.
+Read `algorithms.ppo` beside the paper; it also runs on GPUs.  Tests compare the two, which have the
+same arguments and results.  docs/speed.md explains the speed.
 """
 
 import math
@@ -19,25 +17,12 @@ from hindsight.algorithms.ppo import Agent, Diagnostics, Samples, rollout_of
 from hindsight.envs.rollout import Rollout
 from hindsight.envs.run_axis import Copies, Environments, TaskFunctions, step_once
 from hindsight.envs.step import Step
+from hindsight.nn import compiled as net
 from hindsight.nn.adam import Adam
-from hindsight.nn.compiled import (
-    Numbers,
-    Optimised,
-    Sizes,
-    adam,
-    backward,
-    copy,
-    count,
-    forward,
-    limit_of,
-    optimised_of,
-    tanh,
-)
+from hindsight.nn.compiled import Numbers
 from hindsight.nn.numba_cache import compiled, entry_point, for_each_run
 from hindsight.specs.algorithms.ppo import PPOSpec
-from hindsight.specs.on_policy import Exploration
 
-Flags = NDArray[np.bool_]
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -45,10 +30,8 @@ HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class Policy(NamedTuple):
-    """One run's policy in a rollout."""
-
     transposed: Numbers  # parameters of the network, with weights [in, out]
-    sizes: Sizes  # of its layers
+    sizes: net.Sizes  # of its layers
     sigma: Numbers  # [action]
     squashed: bool
     discrete: bool
@@ -61,7 +44,7 @@ class Path(NamedTuple):
     actions: Numbers
     next_obs: Numbers
     flags: NDArray[np.int64]
-    starts: Flags
+    starts: NDArray[np.bool_]
 
 
 @compiled
@@ -74,7 +57,7 @@ def _act(policy: Policy, x: Numbers, hidden: Numbers) -> Numbers:
     for layer in range(last + 1):
         n_in, n_out = policy.sizes[layer], policy.sizes[layer + 1]
         y = hidden[here, :n_out]
-        copy(policy.transposed[place : place + n_out], y)
+        net.copy(policy.transposed[place : place + n_out], y)
         place += n_out
         # With weights [in, out], the loop over outputs vectorises.
         for i in range(n_in):
@@ -85,7 +68,7 @@ def _act(policy: Policy, x: Numbers, hidden: Numbers) -> Numbers:
                 y[j] += xi * weight[j]
         if layer < last:
             for j in range(n_out):
-                y[j] = tanh(y[j])
+                y[j] = net.tanh(y[j])
         x, here = y, 1 - here
     return x
 
@@ -104,7 +87,7 @@ def _rollout(
         t = first + i
         for env in range(len(copies.state)):
             state = copies.state[env]
-            copy(state, path.obs[env, t])
+            net.copy(state, path.obs[env, t])
             path.starts[env, t] = copies.elapsed[env] == 0
             outputs = _act(policy, state, hidden)
             if policy.discrete:
@@ -119,13 +102,7 @@ def _rollout(
 
 
 @torch.no_grad()
-def collect(
-    env: Environments[Any],
-    agent: Agent,
-    rows: Tensor,
-    noise: Tensor,
-    exploration: Exploration = "gaussian",
-) -> Rollout:
+def collect(env: Environments[Any], agent: Agent, rows: Tensor, noise: Tensor) -> Rollout:
     """Collect one rollout of a native environment; see `ppo.collect`."""
     n_steps, runs, envs, _ = noise.shape
     policy, _, log_std = agent.split(rows)
@@ -138,7 +115,8 @@ def collect(
     next_obs, flags = np.empty_like(obs), np.empty((runs, envs, n_steps), np.int64)
     actions = np.empty((runs, envs, n_steps, env.action_size), np.float32)
     path = Path(obs, actions, next_obs, flags, np.empty(flags.shape, np.bool_))
-    sizes, task, squashed = np.array(agent.policy.sizes), env.functions, exploration == "squashed"
+    sizes, task = np.array(agent.policy.sizes), env.functions
+    squashed = agent.exploration == "squashed"
 
     def advance(run: int, first: int, last: int) -> None:
         own = Policy(network[run], sizes, sigma[run], squashed, agent.discrete)
@@ -150,7 +128,7 @@ def collect(
         last = min(first + env.block_size, n_steps)
         env.draw_beginnings()
         for_each_run(runs, lambda run: advance(run, first, last))  # noqa: B023
-    step = Step.of(torch.from_numpy(next_obs), torch.from_numpy(flags), env.goal_size)
+    step = Step.of(torch.from_numpy(next_obs), torch.from_numpy(flags), env.goal_size, env.pay)
     step = step._replace(next_achieved=step.next_achieved.contiguous())
     seen, taken, starts = (torch.from_numpy(x) for x in (obs, actions, path.starts))
     return rollout_of(env, seen, taken, starts, step)
@@ -306,8 +284,9 @@ def _value_loss(samples: Numbers, values: Numbers, hyper: Hyper, d_values: Numbe
 
 @entry_point
 def _update(
-    optimised: Optimised,
-    sizes: tuple[Sizes, Sizes],
+    optimised: net.Optimised,
+    sizes: tuple[net.Sizes, net.Sizes],
+    lengths: tuple[int, int],
     table: Numbers,
     order: NDArray[np.int64],
     hyper: Hyper,
@@ -316,13 +295,13 @@ def _update(
     """Run PPO's epochs for one run.
 
     Args:
-        sizes: layer sizes of the policy network and the value network.
+        sizes, lengths: layer sizes of the policy network and the value network; their parameters.
         table: [sample, column]: obs, actions, log-probability, value, advantage, return.
         order: [epoch, sample'].
         results: [1], output.
     """
     row, (policy_sizes, value_sizes), result = optimised.row, sizes, results[0]
-    n_policy, n_value, batch_size = count(policy_sizes), count(value_sizes), hyper.batch_size
+    (n_policy, n_value), batch_size = lengths, hyper.batch_size
     n_obs, n_outputs = policy_sizes[0], policy_sizes[-1]
     most = min(batch_size, order.shape[1])
     minibatch = np.empty((most, table.shape[1]), np.float32)
@@ -335,7 +314,7 @@ def _update(
     d_policy, d_value = grad[:n_policy], grad[n_policy : n_policy + n_value]
     log_std, d_log_std = row[n_policy + n_value :], grad[n_policy + n_value :]
     n_learned = len(row) if hyper.learns_sigma else n_policy + n_value
-    learned = Optimised(
+    learned = net.Optimised(
         row[:n_learned], optimised.m[:n_learned], optimised.v[:n_learned], optimised.steps,
         optimised.learning_rate, optimised.eps, optimised.weight_decay,
     )  # fmt: skip
@@ -345,20 +324,20 @@ def _update(
             n = len(batch)
             samples, advantage = minibatch[:n], advantages[:n]
             for i in range(n):
-                copy(table[batch[i]], samples[i])
-                copy(samples[i, :n_obs], seen[i * n_obs :])
-                copy(samples[i, :n_obs], valued[i * n_obs :])
+                net.copy(table[batch[i]], samples[i])
+                net.copy(samples[i, :n_obs], seen[i * n_obs :])
+                net.copy(samples[i, :n_obs], valued[i * n_obs :])
                 advantage[i] = samples[i, -2]
             _normalise(advantage)
-            outputs = forward(policy, policy_sizes, n, seen, most, False)
+            outputs = net.forward(policy, policy_sizes, n, seen, most, False)
             d_outputs = delta[0, : n * n_outputs].reshape(n, n_outputs)
             kl = _policy_loss(
                 samples, n_obs, advantage, outputs, log_std, hyper, d_outputs, d_log_std, result
             )
-            backward(policy, policy_sizes, n, seen, most, False, delta, d_policy)
-            values = forward(value, value_sizes, n, valued, most, False)
+            net.backward(policy, policy_sizes, n, seen, most, False, delta, d_policy)
+            values = net.forward(value, value_sizes, n, valued, most, False)
             result.value_loss += _value_loss(samples, values, hyper, delta[0])
-            backward(value, value_sizes, n, valued, most, False, delta, d_value)
+            net.backward(value, value_sizes, n, valued, most, False, delta, d_value)
             size = math.sqrt(np.dot(grad, grad))
             result.approx_kl += kl
             result.gradient_norm += size
@@ -367,7 +346,7 @@ def _update(
                 return
             result.updates += 1
             optimised.steps[0] += 1
-            adam(learned, grad, min(hyper.max_grad_norm / (size + 1e-6), 1.0))
+            net.adam(learned, grad, min(hyper.max_grad_norm / (size + 1e-6), 1.0))
 
 
 @torch.no_grad()
@@ -380,7 +359,7 @@ def update(
     table = torch.cat([samples.obs, samples.actions, columns], dim=-1).numpy()
     counts, orders = samples.valid.sum(1).tolist(), order.movedim(1, 0).contiguous().numpy()
     hyper = Hyper(
-        limit_of(spec.target_kl), spec.clip_range, limit_of(spec.clip_range_vf),
+        net.limit_of(spec.target_kl), spec.clip_range, net.limit_of(spec.clip_range_vf),
         0.0 if samples.cloned else spec.vf_coef, spec.ent_coef, spec.max_grad_norm,
         spec.batch_size, agent.discrete,
         not agent.discrete and spec.exploration != "annealed", samples.cloned,
@@ -390,7 +369,8 @@ def update(
 
     def learn(run: int) -> None:
         own = np.ascontiguousarray(orders[run, :, : counts[run]])
-        _update(optimised_of(optimiser, run), sizes, table[run], own, hyper, results[run])
+        learned = net.optimised_of(optimiser, run)
+        _update(learned, sizes, agent.sizes[:2], table[run], own, hyper, results[run])
 
     for_each_run(len(counts), learn)
     seen = np.maximum(results["seen"], 1)

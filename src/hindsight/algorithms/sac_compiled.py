@@ -10,18 +10,8 @@ import numpy as np
 
 from hindsight.algorithms.critics_compiled import Engine, fit, follow, q_values, targets
 from hindsight.algorithms.sac import Diagnostics, TrainState
-from hindsight.nn.compiled import (
-    Numbers,
-    Optimised,
-    Sizes,
-    adam,
-    backward,
-    copy,
-    descend,
-    forward,
-    limit_of,
-    optimised_of,
-)
+from hindsight.nn import compiled as net
+from hindsight.nn.compiled import Numbers
 from hindsight.nn.numba_cache import compiled, first_class
 from hindsight.nn.squashed import EPSILON, LOG_STD_MAX, LOG_STD_MIN
 from hindsight.replay.transitions import Transitions
@@ -31,13 +21,11 @@ HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class Learner(NamedTuple):
-    """One run's state and hyperparameters."""
-
-    critics: Optimised  # [2 critic]
-    actor: Optimised  # [actor + 1]: the policy, then log alpha
+    critics: net.Optimised  # [2 critic]
+    actor: net.Optimised  # [actor + 1]: the policy, then log alpha
     target: Numbers  # [2 critic]
-    critic_sizes: Sizes
-    actor_sizes: Sizes
+    critic_sizes: net.Sizes
+    actor_sizes: net.Sizes
     gamma: float
     tau: float
     target_entropy: float
@@ -94,8 +82,8 @@ def act(learner: Learner, obs: Numbers, noise: Numbers, action: Numbers) -> None
     """Write a sampled action; see `sac.act`."""
     sizes = learner.actor_sizes
     layers = np.empty(sizes.sum(), np.float32)
-    copy(obs, layers)
-    head = forward(learner.actor.row[:-1], sizes, 1, layers, 1, True)
+    net.copy(obs, layers)
+    head = net.forward(learner.actor.row[:-1], sizes, 1, layers, 1, True)
     _sample(head, noise.reshape(1, -1), action.reshape(1, -1), np.empty(1, np.float32))
 
 
@@ -103,21 +91,16 @@ def act(learner: Learner, obs: Numbers, noise: Numbers, action: Numbers) -> None
 def learn(
     learner: Learner, batch: Transitions, noise: Numbers, results: Any, td_error: Numbers
 ) -> None:
-    """Update critics, policy and temperature by one gradient step each, then the targets.
-
-    Args:
-        noise: [2 sample, action], standard normal: for the actions at s, then those at s'.
-        results: [1], zeros; output.  td_error: [sample], output.
-    """
+    """Update critics, policy and temperature, then the targets; see `sac.update`."""
     critics, actor, result = learner.critics, learner.actor, results[0]
     critic_sizes, actor_sizes = learner.critic_sizes, learner.actor_sizes
     (n, n_obs), n_actions, last = batch.obs.shape, noise.shape[1], len(actor.row) - 1
     decay, steps, rate = actor.weight_decay, actor.steps, actor.learning_rate
-    policy = Optimised(
+    policy = net.Optimised(
         actor.row[:last], actor.m[:last], actor.v[:last], steps, rate, actor.eps, decay
     )
     # The temperature is neither clipped nor decays.
-    temperature = Optimised(
+    temperature = net.Optimised(
         actor.row[last:], actor.m[last:], actor.v[last:], steps, rate, actor.eps, 0.0
     )
     alpha = math.exp(temperature.row[0])
@@ -126,9 +109,9 @@ def learn(
     delta = np.empty((2, n * max(critic_sizes.max(), actor_sizes.max())), np.float32)
 
     # Sample a at s, and a' at s'.
-    copy(batch.obs.reshape(-1), policy_layers)
-    copy(batch.next_obs.reshape(-1), policy_layers[n * n_obs :])
-    head = forward(policy.row, actor_sizes, 2 * n, policy_layers, 2 * n, True)
+    net.copy(batch.obs.reshape(-1), policy_layers)
+    net.copy(batch.next_obs.reshape(-1), policy_layers[n * n_obs :])
+    head = net.forward(policy.row, actor_sizes, 2 * n, policy_layers, 2 * n, True)
     sampled, log_prob = np.empty((2 * n, n_actions), np.float32), np.empty(2 * n, np.float32)
     _sample(head, noise, sampled, log_prob)
 
@@ -148,7 +131,7 @@ def learn(
     # updated critics
     both, q_pi = critics.row.reshape(2, -1), np.empty((2, n), np.float32)
     for i in range(2):
-        copy(q_values(both[i], critic_sizes, batch.obs, sampled[:n], layers[i])[:, 0], q_pi[i])
+        net.copy(q_values(both[i], critic_sizes, batch.obs, sampled[:n], layers[i])[:, 0], q_pi[i])
     for k in range(n):
         result.actor_loss -= min(q_pi[0, k], q_pi[1, k]) / n
     d_actions, nothing = np.zeros((n, n_actions), np.float32), np.empty(0, np.float32)
@@ -157,15 +140,15 @@ def learn(
             # If both critics are equal, both get the gradient, as in `sac.update`.
             is_least = not q_pi[i, k] > q_pi[1 - i, k]
             delta[0, k] = np.float32(-1) / n if is_least else np.float32(0)
-        d_inputs = backward(both[i], critic_sizes, n, layers[i], n, True, delta, nothing)
+        d_inputs = net.backward(both[i], critic_sizes, n, layers[i], n, True, delta, nothing)
         for k in range(n):
             for j in range(n_actions):
                 d_actions[k, j] += d_inputs[k, n_obs + j]
     d_head = delta[0, : n * 2 * n_actions].reshape(n, 2 * n_actions)
     _sample_gradient(head, noise, sampled[:n], d_actions, alpha / n, d_head)
     grad = np.empty(last, np.float32)
-    backward(policy.row, actor_sizes, n, policy_layers, 2 * n, True, delta, grad)
-    result.actor_gradient_norm = descend(policy, grad, learner.max_grad_norm)
+    net.backward(policy.row, actor_sizes, n, policy_layers, 2 * n, True, delta, grad)
+    result.actor_gradient_norm = net.descend(policy, grad, learner.max_grad_norm)
     entropy = -log_prob[:n].mean()
     result.actor_loss -= alpha * entropy
     result.alpha, result.policy_entropy = alpha, entropy
@@ -174,7 +157,7 @@ def learn(
     d_log_alpha = np.empty(1, np.float32)
     learns = 1.0 if learner.learns_temperature else 0.0
     d_log_alpha[0] = (entropy - learner.target_entropy) * learns
-    adam(temperature, d_log_alpha, 1.0)
+    net.adam(temperature, d_log_alpha, 1.0)
     follow(learner.target, critics.row, learner.tau)
 
 
@@ -183,9 +166,9 @@ def learner_of(state: TrainState, run: int, spec: SACSpec) -> Learner:
     n_actions = agent.actor.sizes[-1] // 2
     entropy = -n_actions if spec.target_entropy is None else spec.target_entropy
     return Learner(
-        optimised_of(state.critics, run), optimised_of(state.actor, run), target,
+        net.optimised_of(state.critics, run), net.optimised_of(state.actor, run), target,
         np.array(agent.critic.sizes), np.array(agent.actor.sizes), spec.gamma, spec.tau,
-        float(entropy), spec.learns_temperature, limit_of(spec.max_grad_norm),
+        float(entropy), spec.learns_temperature, net.limit_of(spec.max_grad_norm),
     )  # fmt: skip
 
 

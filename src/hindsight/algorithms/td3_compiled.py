@@ -11,18 +11,9 @@ import numpy as np
 
 from hindsight.algorithms.critics_compiled import Engine, fit, follow, q_values, targets
 from hindsight.algorithms.td3 import Diagnostics, TrainState
-from hindsight.nn.compiled import (
-    Numbers,
-    Optimised,
-    Sizes,
-    backward,
-    copy,
-    descend,
-    forward,
-    limit_of,
-    optimised_of,
-    tanh,
-)
+from hindsight.envs.step import within
+from hindsight.nn import compiled as net
+from hindsight.nn.compiled import Numbers
 from hindsight.nn.numba_cache import compiled, first_class
 from hindsight.replay.transitions import Transitions
 from hindsight.specs.algorithms.td3 import TD3Spec
@@ -33,15 +24,13 @@ SATURATED = np.float32(9.02)
 
 
 class Learner(NamedTuple):
-    """One run's state and hyperparameters."""
-
-    critics: Optimised  # [n_critics critic]
-    actor: Optimised
+    critics: net.Optimised  # [n_critics critic]
+    actor: net.Optimised
     target_critics: Numbers
     target_actor: Numbers
     n_critics: int
-    critic_sizes: Sizes
-    actor_sizes: Sizes
+    critic_sizes: net.Sizes
+    actor_sizes: net.Sizes
     gamma: float
     tau: float
     max_grad_norm: float
@@ -52,20 +41,17 @@ class Learner(NamedTuple):
 
 
 @compiled
-def _clip(x: float, bound: float) -> float:
-    return min(max(x, -bound), bound)
-
-
-@compiled
-def _policy(row: Numbers, sizes: Sizes, obs: Numbers, layers: Numbers, actions: Numbers) -> None:
+def _policy(
+    row: Numbers, sizes: net.Sizes, obs: Numbers, layers: Numbers, actions: Numbers
+) -> None:
     """Write pi(s) [sample, action]; `layers` keeps what `backward` needs."""
     n, n_actions = len(obs), actions.shape[1]
-    copy(obs.reshape(-1), layers)
-    head = forward(row, sizes, n, layers, n, True)
+    net.copy(obs.reshape(-1), layers)
+    head = net.forward(row, sizes, n, layers, n, True)
     for k in range(n):
         for j in range(n_actions):
             u = head[k, j]
-            actions[k, j] = tanh(u)
+            actions[k, j] = net.tanh(u)
             if abs(u) > SATURATED:  # there PyTorch's has no slope, and nothing is learned
                 actions[k, j] = np.float32(1) if u > 0 else np.float32(-1)
 
@@ -78,19 +64,14 @@ def act(learner: Learner, obs: Numbers, noise: Numbers, action: Numbers) -> None
         learner.actor.row, learner.actor_sizes, obs.reshape(1, -1), layers, action.reshape(1, -1)
     )
     for j in range(len(action)):
-        action[j] = _clip(action[j] + noise[j] * np.float32(learner.exploration_noise), 1.0)
+        action[j] = within(action[j] + noise[j] * np.float32(learner.exploration_noise), 1.0)
 
 
 @first_class()
 def learn(
     learner: Learner, batch: Transitions, noise: Numbers, results: Any, td_error: Numbers
 ) -> None:
-    """Update the critics, and every `policy_delay` updates the policy and all targets.
-
-    Args:
-        noise: [sample, action], standard normal, for target policy smoothing; unused by DDPG.
-        results: [1], zeros; output.  td_error: [sample], output.
-    """
+    """Update the critics, and every `policy_delay` updates the rest; see `td3.update`."""
     critics, actor, result = learner.critics, learner.actor, results[0]
     critic_sizes, actor_sizes = learner.critic_sizes, learner.actor_sizes
     (n, n_obs), n_actions, n_critics = batch.obs.shape, actor_sizes[-1], learner.n_critics
@@ -106,8 +87,8 @@ def learn(
         for k in range(n):
             for j in range(n_actions):
                 epsilon = noise[k, j] * np.float32(learner.target_noise)
-                actions[k, j] = _clip(
-                    actions[k, j] + _clip(epsilon, learner.target_noise_clip), 1.0
+                actions[k, j] = within(
+                    actions[k, j] + within(epsilon, learner.target_noise_clip), 1.0
                 )
     target_critics = learner.target_critics.reshape(n_critics, -1)
     targets(target_critics, critic_sizes, batch, actions, nothing, learner.gamma, layers, y)
@@ -126,15 +107,15 @@ def learn(
     for k in range(n):
         result.actor_loss -= value[k, 0] / n
         delta[0, k] = np.float32(-1) / n
-    d_inputs = backward(first, critic_sizes, n, layers, n, True, delta, nothing)
+    d_inputs = net.backward(first, critic_sizes, n, layers, n, True, delta, nothing)
     d_actions = np.empty((n, n_actions), np.float32)
     for k in range(n):
         for j in range(n_actions):
             d_actions[k, j] = d_inputs[k, n_obs + j] * (1 - actions[k, j] * actions[k, j])
-    copy(d_actions.reshape(-1), delta[0])
+    net.copy(d_actions.reshape(-1), delta[0])
     grad = np.empty(len(actor.row), np.float32)
-    backward(actor.row, actor_sizes, n, policy_layers, n, True, delta, grad)
-    result.actor_gradient_norm = descend(actor, grad, learner.max_grad_norm)
+    net.backward(actor.row, actor_sizes, n, policy_layers, n, True, delta, grad)
+    result.actor_gradient_norm = net.descend(actor, grad, learner.max_grad_norm)
     # theta' <- tau theta + (1 - tau) theta', and phi' likewise
     follow(learner.target_critics, critics.row, learner.tau)
     follow(learner.target_actor, actor.row, learner.tau)
@@ -146,10 +127,10 @@ def learner_of(state: TrainState, run: int, spec: DeterministicSpec) -> Learner:
     if isinstance(spec, TD3Spec):
         noise, clip, delay = spec.target_policy_noise, spec.target_noise_clip, spec.policy_delay
     return Learner(
-        optimised_of(state.critics, run), optimised_of(state.actor, run),
+        net.optimised_of(state.critics, run), net.optimised_of(state.actor, run),
         state.target_critics[run].numpy(), state.target_actor[run].numpy(), agent.n_critics,
         np.array(agent.critic.sizes), np.array(agent.actor.sizes), spec.gamma, spec.tau,
-        limit_of(spec.max_grad_norm), spec.exploration_noise, noise, clip, delay,
+        net.limit_of(spec.max_grad_norm), spec.exploration_noise, noise, clip, delay,
     )  # fmt: skip
 
 

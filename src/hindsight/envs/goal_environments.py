@@ -58,7 +58,7 @@ class GoalEnvironments(Environment):
         self._of_pool = spec, slots, purpose, workers
         #: Methods that were called in every environment, for those that are made later.
         self._calls: list[Call] = []
-        self.pool = Pool(*self._of_pool)
+        self.pool = Pool(*self._of_pool, self._calls, self.facts)
         #: Indices of the pool's rows, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
         #: [run, env] bool: loading began a new episode here, of which training does not know yet.
@@ -109,8 +109,8 @@ class GoalEnvironments(Environment):
             self.paid_rest = True
             paid = f"{float(rest[rest != 0][0]):+g} beyond compute_reward"
             print(f"{self.spec.called}: a step paid {paid}; {REST['keep']}", file=sys.stderr)
-        achieved, beyond = next_obs[..., : self.goal_size], self._tensor("beyond")
-        return Step(achieved, terminated, truncated, success, next_obs, rest, beyond)
+        achieved, reward = next_obs[..., : self.goal_size], self._tensor("reward")
+        return Step(achieved, terminated, truncated, success, next_obs, reward, rest)
 
     def rewind(self, episode: Any = 0) -> None:
         """As `Environment.rewind`, in new environments if the old ones cannot be stepped any more.

@@ -51,7 +51,6 @@ _top_speed = compiled(top_speed)
 
 @compiled
 def length(v: Numbers) -> float:
-    """The Euclidean norm |v|."""
     squares = 0.0
     for x in v:
         squares += x * x
@@ -127,8 +126,6 @@ def mix(v: Numbers, least: float, noise: Numbers, described: bool, velocity: Num
 
 
 class Policy(NamedTuple):
-    """The motion of a prey."""
-
     velocity: FirstClass  # writes the velocity [n]
     keeps: bool  # one velocity, drawn at the start of an episode
 

@@ -149,8 +149,6 @@ def _box(axes: Any, grid_size: float, solid: bool) -> None:
 
 
 class Picture(NamedTuple):
-    """How an environment is drawn."""
-
     #: Draws the states [T + 1, obs] of an episode so far, given the specification.
     draw: Callable[[Any, Positions], NDArray[np.uint8]]
     fps: int  # steps per second in a film

@@ -63,8 +63,6 @@ def _advance(
 
 
 class TaskFunctions(NamedTuple):
-    """What compiled loops need to know about a task."""
-
     step: Any  # `envs.step.STEP`
     goal_policy: Any  # `envs.step.GOAL_POLICY`
     achieves: Any  # `envs.step.ACHIEVES`
@@ -175,8 +173,7 @@ class Environments(Environment, Generic[TaskSpec]):
         found = np.empty(len(rows[0]), np.bool_)
         _compare(self.achieves.address, self.parameters, *rows, found)
         success = torch.from_numpy(found).to(desired.device).view(goals[0].shape[:-1])
-        reward = torch.where(terminated, self.pay.failure, self.pay.step)
-        return torch.where(success, self.pay.success, reward), success
+        return self.pay.of(success, terminated), success
 
     @property
     def _box(self) -> Tensor:
@@ -225,7 +222,7 @@ class Environments(Environment, Generic[TaskSpec]):
             elapsed, chosen.contiguous().numpy(), self.noise, t, after, flags,
         )  # fmt: skip
         next_obs, found = (torch.from_numpy(x).to(self.device) for x in (after, flags))
-        return Step.of(next_obs, found, self.goal_size)
+        return Step.of(next_obs, found, self.goal_size, self.pay)
 
     @property
     def functions(self) -> TaskFunctions:

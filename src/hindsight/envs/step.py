@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numba import types
 from numpy.typing import NDArray
 from torch import Tensor
@@ -41,6 +42,10 @@ class Pay(NamedTuple):
     failure: float  # it ended the episode without
     step: float  # neither
 
+    def of(self, success: Tensor, terminated: Tensor) -> Tensor:
+        """The rewards of steps [...], by whether each succeeded and whether it was terminated."""
+        return torch.where(success, self.success, torch.where(terminated, self.failure, self.step))
+
 
 @compiled
 def is_near(parameters: NDArray[np.float64], achieved: Numbers, desired: Numbers) -> bool:
@@ -74,19 +79,13 @@ class Step(NamedTuple):
     truncated: Tensor  # [run, env] bool: the time limit cut the episode
     success: Tensor  # [run, env] bool: the step achieved the desired goal
     next_obs: Tensor  # [run, env, obs], of the same episode even if it is over
-    #: [run, env], the part of the reward that goals do not explain; None: not reported.
-    rest: Tensor | None = None
-    #: [run, env], what was paid beyond the reward of the goal pursued: `rest`, and what it changes
-    #: that the step moved the goal; None: nothing.
-    beyond: Tensor | None = None
-
-    def paid(self, reward: Tensor) -> Tensor:
-        """The rewards paid [run, env], from those of the goals pursued."""
-        return reward if self.beyond is None else reward + self.beyond
+    reward: Tensor  # [run, env], as paid
+    rest: Tensor | None = None  # [run, env], its part that goals do not explain; None: not reported
 
     @classmethod
-    def of(cls, next_obs: Tensor, flags: Tensor, goal_size: int) -> "Step":
+    def of(cls, next_obs: Tensor, flags: Tensor, goal_size: int, pay: Pay) -> "Step":
         """Make a native step's result from its next observations and its flags."""
         outcomes = ((flags & flag) > 0 for flag in (TERMINATED, TRUNCATED, SUCCESS))
         terminated, truncated, success = outcomes
-        return cls(next_obs[..., :goal_size], terminated, truncated, success, next_obs)
+        reward = pay.of(success, terminated)
+        return cls(next_obs[..., :goal_size], terminated, truncated, success, next_obs, reward)

@@ -91,9 +91,6 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         native, chosen = self.native, _chosen(action, self.action_space)
         native.draw_step(self.np_random)
         done = native.advance(chosen[None, None])
-        g = native.goal_size
-        desired = native.state[..., g : 2 * g]
-        reward, _ = native.task.reward(done.next_achieved, desired, done.terminated)
         native.state, native.elapsed = done.next_obs, native.elapsed + 1
         terminated, truncated = bool(done.terminated), bool(done.truncated)
         self._over = terminated or truncated
@@ -104,7 +101,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
         if native.goals_move:
             info["desired_goal_at_reward"] = self._observation(self._states[-1])["desired_goal"]
         self._states.append(native.state[0, 0].numpy())
-        return self._observation(self._states[-1]), float(reward), terminated, truncated, info
+        return self._observation(self._states[-1]), float(done.reward), terminated, truncated, info
 
     def compute_reward(
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any

@@ -34,8 +34,7 @@ class KeepBest:
 
     def __init__(self, path: Path, spec: CellSpec) -> None:
         self.path, self.spec = path, spec
-        made_by = {"spec": spec.model_dump_json(), "code": code_of(spec)}
-        self.runs = _runs_in(path, made_by)
+        self.runs = _runs_in(path, spec)
 
     def __call__(self, runs: Runs, phase: str, columns: Mapping[str, Tensor]) -> None:
         if phase != "evaluation":
@@ -56,8 +55,7 @@ class KeepBest:
         code, seeds = code_of(self.spec), SEEDS.search(origin["cell"])
         other = self.path.parents[1] / f"{origin['cell']}-{code}.safetensors"
         spec = self.spec.model_copy(update={"seeds": int(seeds[1]) if seeds else 0})
-        made_by = {"spec": spec.model_dump_json(), "code": code}
-        found = _runs_in(other, made_by)
+        found = _runs_in(other, spec)
         self.runs |= {seed: found[seed] for seed in origin["seeds"] if seed in found}
         _write(self.path, self.spec, self.runs)
 
@@ -85,18 +83,19 @@ def _runs_now(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, Kept]:
     }
 
 
-def _runs_in(path: Path, made_by: Mapping[str, str]) -> dict[int, Kept]:
-    """Return a policy file's runs by seed; none if it is missing, damaged or made by another.
+def _runs_in(path: Path, spec: CellSpec) -> dict[int, Kept]:
+    """Return a policy file's runs by seed.
 
-    Other versions of packages than those installed count as another.
+    None if it is missing or damaged, or if another cell, other code or other versions of packages
+    made it.
     """
     with suppress(FileError, KeyError, TypeError, ValueError):
         saved = load(path)
         kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
         runs = dict(zip(saved["seeds"], kept, strict=True))
-        if changed_versions(saved["versions"]):
-            return {}
-        if all(saved[key] == value for key, value in made_by.items()):
+        made_by = saved["spec"], saved["code"]
+        ours = made_by == (spec.model_dump_json(), code_of(spec))
+        if ours and not changed_versions(saved["versions"]):
             return runs
     return {}
 

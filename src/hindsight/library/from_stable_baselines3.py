@@ -82,7 +82,10 @@ def in_our_words(
     nested = [dict(given.get(key) or {}) for key in ("replay_buffer_kwargs", "policy_kwargs")]
     apart = {k: v for k, v in given.items() if k not in ("replay_buffer_kwargs", "policy_kwargs")}
     for name, value in [each for group in (apart, *nested) for each in group.items()]:
-        word, value = RENAMED.get(name, name), _plain(value)
+        word = RENAMED.get(name, name)
+        if isinstance(value, Enum):  # one of their goal selection strategies
+            value = value.name.lower()
+        value = tuple(value) if isinstance(value, list) else value  # widths
         if ours.get(word, "default") not in ("default", value):
             raise SpecError(f"{name}: {value!r} contradicts {word}={ours[word]!r}; give one")
         ours[word] = value
@@ -121,13 +124,6 @@ def in_our_words(
             raise SpecError(f"{name}: {value!r} is not possible here; use instead: {instead}")
         del ours[name]
     return ours
-
-
-def _plain(value: Any) -> Any:
-    """One of their goal selection strategies by its name, and a list of widths as a tuple."""
-    if isinstance(value, list):
-        return tuple(value)
-    return value.name.lower() if isinstance(value, Enum) else value
 
 
 def learn_words(theirs: Mapping[str, Any], progress: bool, is_new: bool) -> tuple[bool, str]:
@@ -202,7 +198,6 @@ def called_after(callback: Any, model: Any, steps: int) -> Callable[[Any], bool]
 
 
 def is_theirs(path: Path) -> bool:
-    """Whether a file is a model of Stable-Baselines3."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as file:

@@ -4,9 +4,7 @@ It needs no goal dictionary: you pass states, `reward_func(next_state, action, g
 `goal_func(state)`, which returns the goal that a state achieves.  The desired goal is passed when
 the episode ends.
 
-Differences from cpprb: terminations are recomputed for the new goal by `terminated_func`, unless
-`fidelity="released"`; `relabel_at="sampling"` stores each transition once instead of
-1 + `additional_goals` times; the generator can be seeded; and the buffer can be saved.
+docs/replay.md lists the differences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -91,9 +89,7 @@ class HindsightReplayBuffer(FieldBuffer):
             goal_func: function of states [n, ...] that returns the goals they achieve.  None: a
                 state is its own goal.
             goal_shape: None: that of a state.
-            state: name of the states in `env_dict`.
-            action: name of the actions.
-            next_state: name of the next states.
+            state, action, next_state: their names in `env_dict`.
             done: name of the termination in `env_dict`, if it has one: 1 if nothing follows, 0 if a
                 time limit cut the episode.
             strategy: where new goals come from: "final" (with one additional goal), "future",

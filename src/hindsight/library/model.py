@@ -47,7 +47,7 @@ from hindsight.library.model_files import (
 )
 from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import called, keys_of, notes_of
-from hindsight.replay.buffer import count_of
+from hindsight.replay.buffer import check_choice, count_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.cell import CellSpec, cell_values, must_count
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
@@ -208,11 +208,8 @@ class Model:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
         device = known_device(str(device))
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
-        if workers is not None and (not isinstance(workers, Integral) or workers < 0):
-            raise SpecError(
-                f"workers: {workers!r} is not allowed; it must be a whole number, at least 0"
-            )
-        self.device, self.workers = device, workers
+        self.device = device
+        self.workers = None if workers is None else count_of("workers", workers, 0)
         self._learns = threading.Lock()
         self._runs: Runs | None = None
         #: State of the training of a copied model, until `learn` continues it.
@@ -311,7 +308,6 @@ class Model:
             first, began = runs.env_steps, time.monotonic()
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
             self._warn_before_learning(target)
-            # Schedules run from the very first step to the last step of this call.
             runs.spec = self.spec.model_copy(update={"steps": target})
             self._tested, self._test_seconds = first, 0.0
             tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
@@ -585,8 +581,7 @@ class Model:
         run = self.best_run if run is None else run
         if not isinstance(run, Integral) or run not in self.seeds:
             raise SpecError(f"run: {run!r} is not allowed; choose from {self.seeds}")
-        if not isinstance(which, str) or which not in self._rows:
-            raise SpecError(f"which: {which!r} is not allowed; choose from best, last")
+        check_choice("which", which, ("best", "last"))
         return int(run)
 
     def policy(self, run: int | None = None, which: Which = "best") -> Policy:
@@ -608,7 +603,6 @@ class Model:
         Args:
             observation: an observation of the environment, or a batch with a leading axis.
             state: ignored, like `episode_start`; Stable-Baselines3 has them.
-            episode_start: ignored.
             deterministic: False samples actions as in training.
             which: None: "best", but "last" for Stable-Baselines3's callbacks, as there.
 
@@ -795,8 +789,7 @@ class Model:
             env: the environment.  None: the one that the file names, which must be one of this
                 package, of gymnasium-robotics, or already registered.  Its id alone keeps the
                 parameters of the training.
-            device: as for a new model.
-            workers: as for a new model.
+            device, workers: as for a new model.
 
         Raises:
             FileError: the file is damaged or of another kind.

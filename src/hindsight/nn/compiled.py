@@ -64,15 +64,6 @@ def tanh(x: np.float32) -> np.float32:
 
 
 @compiled
-def count(sizes: Sizes) -> int:
-    """Parameters of a network with layers of these sizes."""
-    total = 0
-    for i in range(len(sizes) - 1):
-        total += sizes[i + 1] * (sizes[i] + 1)
-    return total
-
-
-@compiled
 def copy(numbers: Numbers, to: Numbers) -> None:
     """Copy `numbers` to `to`, both [n].
 

@@ -70,9 +70,7 @@ def count_of(name: str, value: Any, least: int = 1) -> int:
     """Return a count, which may be a float such as 1e6; SpecError if not whole, or too small."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not least <= value < np.inf or value != int(value):
-        raise SpecError(
-            f"{name}: {value!r} is not allowed; it must be a whole number, {least} or more"
-        )
+        raise not_allowed(name, repr(value), f"it must be a whole number, {least} or more")
     return int(value)
 
 
@@ -92,8 +90,6 @@ def check_memory(name: str, n: int, each: int) -> None:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """The columns of a transition's row."""
-
     width: int
     obs: slice
     next_obs: slice

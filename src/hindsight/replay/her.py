@@ -282,8 +282,6 @@ class HindsightReplayBuffer(FieldBuffer):
         self.ring.longest = self.ring.n_slots
         #: Parts of an observation by which a step follows the last one: a user may change goals.
         self._state = [key for key in self.parts if key != "desired_goal"]
-        #: Their columns, of a step's observation and of its next observation.
-        self._state_columns = self._columns_before_and_after(self._state)
         #: Whether an open episode ends where an observation does not follow the last one.
         self.cuts_jumps = False
         #: Whether an episode that is cut counts as terminated, instead of as cut by a time limit.
@@ -434,19 +432,18 @@ class HindsightReplayBuffer(FieldBuffer):
         ring, width = self.ring, self.row.width
         rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
         kept = None if self.infos is None else _one_each(infos, shape)
-        jumps = self._jumps(rows[:, 0])
-        if jumps is not None:
+        goes_on, first = ring.elapsed[0] > 0, rows[:, 0]
+        jumps = goes_on & ~self._follows(first, self._state)
+        if some(jumps):
             pairs = [(np.asarray(obs[key]), np.asarray(next_obs[key])) for key in self._state]
             if any(np.may_share_memory(before, after) for before, after in pairs):
                 raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
-            if not self.cuts_jumps:
-                warnings.warn(DIFFERS, stacklevel=3)
-                jumps = None
-        if some(ring.elapsed == 0) and self._goes_on(rows[:, 0]):
+            warnings.warn(JUMPED if self.cuts_jumps else DIFFERS, stacklevel=3)
+        begins = ~goes_on & ~self._in_pieces & (ring.position > 0)
+        if some(begins) and some(begins & self._follows(first, self.parts)):
             warnings.warn(RESET, stacklevel=3)
         self._complete(rows.reshape(-1, width), kept)
-        if jumps is not None:
-            warnings.warn(JUMPED, stacklevel=3)
+        if self.cuts_jumps and some(jumps):
             self._cut(jumps)
         if self.infos is not None and kept is not None:
             slots = np.arange(ring.position, ring.position + rows.shape[1]) % ring.n_slots
@@ -462,32 +459,18 @@ class HindsightReplayBuffer(FieldBuffer):
                 stacklevel=3,
             )
 
-    def _columns_before_and_after(self, keys: Iterable[str]) -> list[tuple[slice, slice]]:
-        """Columns of parts of an observation, and of the same parts of the next one."""
-        return [(self.fields[key].columns, self.fields[f"next {key}"].columns) for key in keys]
-
-    def _goes_on(self, rows: Rows) -> bool:
-        """Whether one of the steps [env, width] begins an episode where the last one ended."""
-        ring, begins = self.ring, (self.ring.elapsed[0] == 0) & ~self._in_pieces
-        if not ring.position:
-            return False
+    def _follows(self, rows: Rows, keys: Iterable[str]) -> NDArray[np.bool_]:
+        """Which steps [env, width] begin, in these parts, where the last ones led to, [env]."""
+        ring, fields = self.ring, self.fields
         last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
-        same = [
-            (rows[:, now].view(np.int32) == last[:, then].view(np.int32)).all(1)
-            for now, then in self._columns_before_and_after(self.parts)
+        pairs = [
+            (rows[:, fields[key].columns], last[:, fields[f"next {key}"].columns]) for key in keys
         ]
-        return bool((np.all(same, axis=0) & begins).any())
-
-    def _jumps(self, rows: Rows) -> NDArray[np.bool_] | None:
-        """Which steps [env, width] begin elsewhere than their open episodes are, [env]; or None."""
-        ring = self.ring
-        last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
-        pairs = [(rows[:, now], last[:, then]) for now, then in self._state_columns]
         if all(now.tobytes() == then.tobytes() for now, then in pairs):  # as nearly always
-            return None
-        differ = [(now.view(np.int32) != then.view(np.int32)).any(1) for now, then in pairs]
-        jumps: NDArray[np.bool_] = np.any(differ, axis=0) & (ring.elapsed[0] > 0)
-        return jumps if some(jumps) else None
+            return np.ones(ring.n_envs, bool)
+        same = [(now.view(np.int32) == then.view(np.int32)).all(1) for now, then in pairs]
+        follows: NDArray[np.bool_] = np.all(same, axis=0)
+        return follows
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
         """Sample `batch_size` transitions with replacement, partly relabelled.

@@ -89,10 +89,6 @@ class SumTree:
         """Values [run, leaf]."""
         return self.sums[:, self._leaves]
 
-    def total(self) -> NDArray[np.float64]:
-        """Sum of all leaves, [run]."""
-        return self.sums[:, 1]
-
     def set(self, run: Index | int, leaf: Index, value: ArrayLike) -> None:
         """Set the leaves (run, leaf), [n]; the last of several values for one leaf counts."""
         given = np.broadcast_arrays(run, leaf, np.asarray(value, float))
@@ -141,7 +137,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         count = self.check_can_sample()
         leaf = self.tree.draw(uniform)
         run = np.arange(len(leaf))[:, None]
-        probability = self.tree.leaves[run, leaf] / self.tree.total()[:, None]
+        probability = self.tree.leaves[run, leaf] / self.tree.sums[:, 1:2]
         weight = (count[:, None] * probability) ** -float(beta)
         weight /= weight.max(1, keepdims=True)
         return leaf + run * self.left[0].size, self._on_device(weight.astype(np.float32))

@@ -147,9 +147,9 @@ def validated(model: type[Model], values: Any, location: str = "") -> Model:
         raise SpecError(f"{location}: {one_sentence(error)}".removeprefix(": ")) from None
 
 
-def not_allowed(name: str, given: object, instead: str) -> ValueError:
+def not_allowed(name: str, given: object, instead: str) -> SpecError:
     """An error that says which argument was given what, and what to give instead."""
-    return ValueError(f"{name}: {given} is not allowed; {instead}")
+    return SpecError(f"{name}: {given} is not allowed; {instead}")
 
 
 def must_be_among(there: Iterable[Any], name: Any, location: str) -> None:

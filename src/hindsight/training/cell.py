@@ -136,7 +136,6 @@ class CellTraining:
                 record.path("checkpoints", ".safetensors").unlink(missing_ok=True)
 
     def _train(self, runs: Runs) -> None:
-        """Train these runs until each has ended."""
         record = self.record
         record.runs_per_axis = max(record.runs_per_axis, len(runs.seeds))
         going = True

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +62,6 @@ def evaluate_policy(
         environment: an id for `gymnasium.make`, or an environment.  None: the environment that the
             file's policy was trained in; name it if it is neither of this package nor of
             gymnasium-robotics, because a file does not decide which modules are imported.
-        n_episodes: number of episodes.
         deterministic: take the mean action or the most likely choice; False samples actions as in
             training (TD3 and DDPG are always deterministic).  No effect on a function.
         parameters: parameters for the environment that an id names; without `environment`, they
@@ -141,8 +139,7 @@ def _episodes(
     any_success: bool,
     environment: EnvironmentSpec | None = None,
 ) -> Evaluation:
-    if not isinstance(seed, Integral) or seed < 0:
-        raise SpecError(f"seed: {seed!r} is not allowed; it must be a whole number, at least 0")
+    seed = count_of("seed", seed, 0)
     played = [episode(act, env, seed + e, environment, any_success=any_success) for e in range(n)]
     returns, lengths, successes = np.array(played, np.float64).T
     means = float(returns.mean()), float(returns.std()), float(successes.mean())

@@ -32,8 +32,6 @@ FLOAT = np.float32
 
 
 class OffPolicyRuns(Runs):
-    """Runs of an off-policy algorithm."""
-
     algorithm: OffPolicySpec
     module: OffPolicyAlgorithm
 
@@ -201,20 +199,18 @@ class OffPolicyRuns(Runs):
         Returns observations [run, env, obs], rewards, whether episodes ended and succeeded, and, if
         the environment has one, the part of the reward that does not depend on the goal [run, env].
         """
-        env, g = self.env, self.env.goal_size
-        obs = env.state.clone()
-        step = env.step(actions)
-        reward, _ = env.task.reward(step.next_achieved, obs[..., g : 2 * g], step.terminated)
-        reward, terminated, truncated = step.paid(reward), step.terminated, step.truncated
+        obs = self.env.state.clone()
+        step = self.env.step(actions)
+        terminated, truncated = step.terminated, step.truncated
         ended = terminated | truncated
         if self.replay.time_limit_terminates:
             terminated = ended
         self.buffer.add(
-            obs, actions, reward, step.next_obs, terminated, truncated, step.success, step.rest
+            obs, actions, step.reward, step.next_obs, terminated, truncated, step.success, step.rest
         )
         self.steps += 1
         rest = () if step.rest is None else (step.rest,)
-        return obs, reward, ended, step.success, *rest
+        return obs, step.reward, ended, step.success, *rest
 
     def _at_random(self, index: int, steps: int) -> Tensor:
         """Whether a chunk's actions are uniformly random, [run, env, step] bool."""
@@ -255,7 +251,6 @@ class OffPolicyRuns(Runs):
         return normal, 2 * uniform - 1
 
     def _explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """Sample the algorithm's exploratory actions."""
         return self.module.act(self.state, self._seen(obs), self.algorithm, noise)
 
     def _update(self, uniform: np.ndarray, noise: Tensor) -> None:

@@ -285,7 +285,10 @@ def take(
         learner = engine.learner(runs.state, run, spec)
         own = [x[run] for x in given]
         draws = Draws(own[0], own[1], own[2], due, batches[run], betas, own[3])
-        batch = space_for(n, *sizes, weighted=runs.replay.prioritized)
+        states, next_states = np.empty((2, n, sizes[0]), np.float32)
+        actions, rewards = np.empty((n, sizes[1]), np.float32), np.empty(n, np.float32)
+        weight = np.empty(n if runs.replay.prioritized else 0, np.float32)
+        batch = Transitions(states, actions, rewards, next_states, np.empty(n, np.bool_), weight)
         td_error, obs, action = (np.empty(size, np.float32) for size in (n, *sizes))
         loop_of(engine)(
             engine.act.of(learner, obs, draws.noise[0, 0], action),
@@ -316,11 +319,3 @@ def ring_of(runs: Any, run: int) -> Ring:
         strategy == "random", k / (k + 1), replay.fidelity == "described",
         replay.time_limit_terminates, sums, largest, alpha, eps,
     )  # fmt: skip
-
-
-def space_for(n: int, n_obs: int, n_action: int, *, weighted: bool) -> Transitions:
-    """Space for a batch of `n` transitions, with or without weights."""
-    obs, next_obs = np.empty((2, n, n_obs), np.float32)
-    actions, rewards = np.empty((n, n_action), np.float32), np.empty(n, np.float32)
-    weight = np.empty(n if weighted else 0, np.float32)
-    return Transitions(obs, actions, rewards, next_obs, np.empty(n, np.bool_), weight)

@@ -40,8 +40,6 @@ ADAM_EPS = 1e-8
 
 
 class OnPolicyRuns(Runs):
-    """Runs of an on-policy algorithm."""
-
     algorithm: OnPolicySpec
     module: OnPolicyAlgorithm
 
@@ -72,7 +70,7 @@ class OnPolicyRuns(Runs):
         self._follow_schedules()
         self.env.prepare_rollout(self.iteration, spec.n_steps)
         noise = self._noise()
-        rollout = self.collector.collect(self.env, self.agent, rows, noise, spec.exploration)
+        rollout = self.collector.collect(self.env, self.agent, rows, noise)
         self.recent.add(rollout.rewards, rollout.over, rollout.success)
         columns = self._columns(self.recent.means())
         columns |= goal_movement(rollout, self.env.task)
@@ -240,7 +238,7 @@ class OnPolicyRuns(Runs):
             rewards = torch.cat([p.rewards.flatten(1) for p in paths if p is not None], dim=1)
             actions = samples.actions
             if not choices:
-                actions = self.module.squash(actions, self.algorithm.exploration).clamp(-1, 1)
+                actions = self.agent.squash(actions).clamp(-1, 1)
             obs, valid = samples.obs[here], samples.valid[here]
             limit = torch.tensor(self.env.limits(), device=self.device)
             found = entropies(obs, actions[here], rewards[here], valid, limit, choices)

@@ -33,8 +33,6 @@ FORMAT = "hindsight model 1"
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """The content of a policy file."""
-
     path: Path
     values: dict[str, Any]  # its specification, as plain values
     seeds: list[int]  # [run]

@@ -18,8 +18,6 @@ LINE_SECONDS, FILE_SECONDS = 30.0, 2.0
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a training after an iteration."""
-
     cell: str
     steps: int  # of all runs together
     of: int  # the total, if no run ends early
@@ -37,7 +35,6 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """One line for a display."""
         left = (self.of - self.steps) / max(self.steps_per_second, 1e-9) / 60
         return (
             f"{self.steps / self.of:4.0%}  {self.steps_per_second:,.0f} steps/s  "

@@ -75,7 +75,9 @@ class Record:
         `reuses`: also take runs from a cell that differs only in its number of seeds, and those of
         a finished checkpoint.
         """
-        self._sweep()
+        for kind in ("cells", "policies", "checkpoints", "progress"):
+            path = self.path(kind, "")
+            sweep(path.parent, path.name)  # what killed processes have left of writing its files
         if reuses:
             device = torch.device(self.device).type
             self.reused = runs_to_reuse(self.root, self.spec, device) or NO_RUNS
@@ -86,7 +88,6 @@ class Record:
 
     @property
     def missing(self) -> list[int]:
-        """Seeds of the runs that have not ended."""
         taken = {run["seed"] for run in self._all_ended}
         return [seed for seed in self.spec.run_seeds if seed not in taken]
 
@@ -178,7 +179,6 @@ class Record:
 
     @cached_property
     def _here(self) -> dict[str, Any]:
-        """The machine and the versions of this process."""
         versions = versions_in_use(self.spec)
         return {"machine": machine(torch.device(self.device)), "versions": versions}
 
@@ -206,12 +206,6 @@ class Record:
         }
 
     # -- surviving interruption -----------------------------------------------------------------
-
-    def _sweep(self) -> None:
-        """Remove what killed processes have left of writing this cell's files."""
-        for kind in ("cells", "policies", "checkpoints", "progress"):
-            path = self.path(kind, "")
-            sweep(path.parent, path.name)
 
     def _resume(self, reuses: bool) -> Runs | None:
         """Restore the cell's checkpoint, if there is a valid one; returns its runs."""
@@ -277,7 +271,6 @@ def versions_in_use(spec: CellSpec) -> dict[str, str]:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """Describe this machine for the metadata of results."""
     info = Path("/proc/cpuinfo")
     model = re.search(r"^model name\s*:(.*)", info.read_text(), re.M) if info.exists() else None
     name = model[1].strip() if model else platform.processor() or platform.machine()

@@ -137,7 +137,6 @@ class Runs(ABC):
 
     @property
     def env_steps(self) -> int:
-        """Environment steps of each run so far."""
         return self.iteration * self.rollout_steps
 
     @property
@@ -280,7 +279,7 @@ def play(
     Returns the sums of return, success and steps over these episodes, [3, run, env].  `look` is
     called with every step.
     """
-    longest, g, shape = env.spec.step_limit, env.goal_size, env.elapsed.shape
+    longest, shape = env.spec.step_limit, env.elapsed.shape
     env.rewind(first)
     env.prepare_rollout(first, longest)
     left = torch.full(shape, rounds, device=env.device)
@@ -290,11 +289,9 @@ def play(
         going = left > 0
         if env.spec.foreign and not going.any():
             break
-        desired = env.state[..., g : 2 * g].clone()
         step = env.step(policy(env.state))
         look(step)
-        reward, _ = env.task.reward(step.next_achieved, desired, step.terminated)
-        returns += going * step.paid(reward)
+        returns += going * step.reward
         length += going
         over = going & (step.terminated | step.truncated)
         # If success does not end an episode, the last step decides, or any of them.

@@ -41,8 +41,6 @@ HEADLESS = ("egl", "osmesa")
 
 @dataclass(frozen=True)
 class Filmed:
-    """A rendered episode."""
-
     frames: list[NDArray[Any]]  # [height, width, 3] uint8: at the start and after each step
     frames_per_second: int
     caught: bool  # whether the episode succeeded

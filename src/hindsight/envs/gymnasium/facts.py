@@ -165,26 +165,22 @@ class GoalFacts(Facts):
         expected: NDArray[np.float32],
         achieved: Array,
         desired: Sequence[Array],
-    ) -> tuple[float, float]:
-        """The parts of a reward beyond that of the goal pursued, which is asked for in float32.
+    ) -> float:
+        """The part of a reward that neither goals, nor their rounding, nor a step's move, explain.
 
-        Returns what no goal explains, and what the move of the goal by the step, or the rounding of
-        goals, explains. `expected` [1] is the reward of the goal pursued, and `desired` holds the
-        goals before and after the step.
+        `expected` [1] is the reward of the goal pursued, and `desired` holds the goals before and
+        after the step.
         """
 
         def explains(found: NDArray[np.float32]) -> bool:
             apart = np.abs(found.astype(np.float64) - reward)
             return bool((apart <= 1e-6 + 1e-5 * abs(reward)).any())
 
-        pursued, moved = desired
-        place, goal = (x.astype(np.float32).astype(x.dtype) for x in (achieved, pursued))
-        is_exact = np.array_equal(place, achieved) and np.array_equal(goal, pursued)
-        asked = float((expected if is_exact else self.rewards(place[None], goal[None]))[0])
-        nearly = explains(expected) or explains(self.rewards(*nearby(achieved, pursued)))
-        if nearly or explains(self.rewards(*nearby(achieved, moved))):
-            return 0.0, reward - asked
-        return reward - float(expected[0]), float(expected[0]) - asked
+        if explains(expected):
+            return 0.0
+        if any(explains(self.rewards(*nearby(achieved, goal))) for goal in desired):
+            return 0.0
+        return reward - float(expected[0])
 
 
 def facts_of(spec: GymnasiumSpec) -> GoalFacts:
@@ -238,7 +234,8 @@ def find_facts(
     first_step = Tried(achieved, desired, False, False, reward)
     known = _tests(name, env, rewards, best, step)
     test, has_terminated = known[0], _method(env, "compute_terminated") is not None
-    if terminates == "goal" and test.name == "compute_reward" and _is_dense(rewards, *step[:2]):
+    told_by_reward = terminates == "goal" and test.name == "compute_reward"
+    if told_by_reward and np.ptp(rewards(*nearby(achieved, desired))) > 0:
         raise SpecError(
             f"{name}: compute_reward changes with every distance, so it does not tell which goals "
             "end an episode: write `def compute_terminated(self, achieved_goal, desired_goal, "
@@ -546,10 +543,6 @@ def _success_of(env: gym.Env[Any, Any], part: str, key: str) -> Callable[..., An
     if not callable(function):
         return None
     return lambda achieved, desired, info: function(achieved, desired)
-
-
-def _is_dense(rewards: OfGoals, achieved: Array, desired: Array) -> bool:
-    return bool(np.ptp(rewards(*nearby(achieved, desired))) > 0)
 
 
 def _between(achieved: Array, desired: Array) -> tuple[Array, Array]:

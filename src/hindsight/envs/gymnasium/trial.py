@@ -45,8 +45,6 @@ LONGEST_STATE = 100
 
 
 class Tried(NamedTuple):
-    """A step of a trial."""
-
     achieved: Array  # [*goal]
     desired: Array  # [*goal], pursued by the step
     success: bool
@@ -56,8 +54,6 @@ class Tried(NamedTuple):
 
 @dataclass
 class Evidence:
-    """What a trial of an environment showed."""
-
     steps: list[Tried] = field(default_factory=list)
     #: Achieved and desired goals at the start of episodes.
     starts: list[tuple[Array, Array]] = field(default_factory=list)
@@ -125,27 +121,25 @@ def own_step_limit(env: gym.Env[Any, Any], name: str) -> int | None:
         f"{LIMIT_SECONDS:g} s",
         file=sys.stderr,
     )
-    steps, number = driven(env, LIMIT_STEPS), 0
-    while True:
-        try:
-            number, _, result = next(steps)
-        except StopIteration:
-            return None
-        except Exception as error:
-            if number == 0:
+    number = 0
+    try:
+        for number, _, result in driven(env, LIMIT_STEPS):
+            if len(result) != 5:
+                raise SpecError(f"{name}: {FIVE}")
+            lengths += [number] if result[3] else []
+            if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
                 return None
-            raise EnvironmentFailure.of(
-                f"{name}: failed after step {number} of a trial episode", error
-            ) from error
-        if len(result) != 5:
-            raise SpecError(f"{name}: {FIVE}")
-        lengths += [number] if result[3] else []
-        if len(set(lengths)) > 1:  # no limit: an agent may have left an arena
-            return None
-        if len(lengths) == LIMIT_EPISODES:
-            return lengths[0]
-        if spent() > LIMIT_SECONDS:
-            return None
+            if len(lengths) == LIMIT_EPISODES:
+                return lengths[0]
+            if spent() > LIMIT_SECONDS:
+                return None
+    except SpecError:
+        raise
+    except Exception as error:
+        if number > 0:
+            what = f"{name}: failed after step {number} of a trial episode"
+            raise EnvironmentFailure.of(what, error) from error
+    return None
 
 
 def tried(

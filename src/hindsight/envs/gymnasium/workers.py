@@ -27,7 +27,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight.envs.gymnasium.facts import GoalFacts, facts_of, finite_row
+from hindsight.envs.gymnasium.facts import GoalFacts, finite_row
 from hindsight.envs.gymnasium.goal_functions import LARGEST_REWARD, Constancy
 from hindsight.envs.gymnasium.trial import success_in
 from hindsight.io.interruption import SIGNALS, awaited
@@ -52,7 +52,6 @@ LONGEST_REPLAY = 10_000
 
 
 def episode_seed(slot: Slot, purpose: Purpose, episode: int) -> int:
-    """The reset seed of an episode."""
     seed, env = slot
     # Stream numbers of consecutive environments are 2**40 apart.
     return int(stream(seed, purpose, (env << 40) + episode).integers(2**31))
@@ -67,8 +66,8 @@ def row_type(spec: GymnasiumSpec) -> np.dtype[Any]:
         ("actions", np.float32, (min(spec.step_limit, LONGEST_REPLAY), spec.action_size)),
         ("obs", np.float32, (spec.observation_size,)),  # before the next action
         ("next_obs", np.float32, (spec.observation_size,)),  # after the last action
-        ("rest", np.float32),  # part of the last reward that goals do not explain
-        ("beyond", np.float32),  # what it is beyond the reward of the goal pursued
+        ("reward", np.float32),  # of the last action, without the rest if that is dropped
+        ("rest", np.float32),  # its part that goals do not explain
         ("outcome", np.bool_, (3,)),  # last step: terminated, truncated, success
         ("active", np.bool_),  # whether it is stepped
     ]
@@ -76,8 +75,6 @@ def row_type(spec: GymnasiumSpec) -> np.dtype[Any]:
 
 
 class Instances:
-    """The environments of one worker."""
-
     def __init__(
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, memory: Any,
         calls: Sequence[Call], facts: GoalFacts, numbers: Sequence[int], in_worker: bool = False,
@@ -189,14 +186,15 @@ class Instances:
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
             facts.check_ending(achieved, goals, terminated, truncated, success)
-        rest, moved = facts.beyond(float(reward), expected, achieved, goals)
+        rest = facts.beyond(float(reward), expected, achieved, goals)
         if rest and self.spec.rest == "refuse":
             said = float(reward) - rest
             raise ValueError(
                 f"the reward was {reward:g}, but compute_reward returns {said:g}; with "
                 "rest=refuse they must agree"
             )
-        row["rest"], row["beyond"] = rest, moved + (rest if self.spec.rest == "keep" else 0.0)
+        row["rest"] = rest
+        row["reward"] = float(reward) - (rest if self.spec.rest == "drop" else 0.0)
         row["outcome"] = terminated, truncated and not terminated, success
         if terminated or truncated:
             self._begin_next(i)
@@ -252,10 +250,9 @@ class Pool:
 
     def __init__(
         self, spec: GymnasiumSpec, slots: Sequence[Slot], purpose: Purpose, workers: int | None,
-        calls: Sequence[Call] = (), facts: GoalFacts | None = None,
+        calls: Sequence[Call], facts: GoalFacts,
     ) -> None:  # fmt: skip
-        """`facts`: of the instance that is asked about goals; None: this process's."""
-        facts = facts_of(spec) if facts is None else facts
+        """`facts`: of the instance that is asked about goals."""
         count = min(len(os.sched_getaffinity(0)) if workers is None else workers, len(slots))
         if multiprocessing.current_process().daemon:  # which may start no processes
             count = 0
@@ -336,7 +333,6 @@ class Pool:
         return {number: result for each in found for number, result in each.items()}
 
     def _died(self) -> EnvironmentFailure:
-        """The error for a worker that died."""
         ended, how = wait([p.sentinel for p in self._processes], 1.0), "closed its connection"
         for process in self._processes:
             if process.sentinel in ended:
