@@ -282,6 +282,11 @@ class HindsightReplayBuffer(FieldBuffer):
         self.ring.longest = self.ring.n_slots
         #: Parts of an observation by which a step follows the last one: a user may change goals.
         self._state = [key for key in self.parts if key != "desired_goal"]
+        #: Columns of each part of an observation, and of the same part of the next one.
+        self._columns = {
+            key: (self.fields[key].columns, self.fields[f"next {key}"].columns)
+            for key in self.parts
+        }
         #: Whether an open episode ends where an observation does not follow the last one.
         self.cuts_jumps = False
         #: Whether an episode that is cut counts as terminated, instead of as cut by a time limit.
@@ -432,15 +437,18 @@ class HindsightReplayBuffer(FieldBuffer):
         ring, width = self.ring, self.row.width
         rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
         kept = None if self.infos is None else _one_each(infos, shape)
-        goes_on, first = ring.elapsed[0] > 0, rows[:, 0]
-        jumps = goes_on & ~self._follows(first, self._state)
+        begins, first = ring.elapsed[0] == 0, rows[:, 0]
+        jumps = ~(begins | self._follows(first, self._state))
         if some(jumps):
             pairs = [(np.asarray(obs[key]), np.asarray(next_obs[key])) for key in self._state]
             if any(np.may_share_memory(before, after) for before, after in pairs):
                 raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
             warnings.warn(JUMPED if self.cuts_jumps else DIFFERS, stacklevel=3)
-        begins = ~goes_on & ~self._in_pieces & (ring.position > 0)
-        if some(begins) and some(begins & self._follows(first, self.parts)):
+        if (
+            some(begins)
+            and ring.position
+            and some(begins & ~self._in_pieces & self._follows(first, self.parts))
+        ):
             warnings.warn(RESET, stacklevel=3)
         self._complete(rows.reshape(-1, width), kept)
         if self.cuts_jumps and some(jumps):
@@ -459,15 +467,14 @@ class HindsightReplayBuffer(FieldBuffer):
                 stacklevel=3,
             )
 
-    def _follows(self, rows: Rows, keys: Iterable[str]) -> NDArray[np.bool_]:
+    def _follows(self, rows: Rows, keys: Iterable[str]) -> NDArray[np.bool_] | bool:
         """Which steps [env, width] begin, in these parts, where the last ones led to, [env]."""
-        ring, fields = self.ring, self.fields
+        ring = self.ring
         last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
-        pairs = [
-            (rows[:, fields[key].columns], last[:, fields[f"next {key}"].columns]) for key in keys
-        ]
+        columns = (self._columns[key] for key in keys)
+        pairs = [(rows[:, now], last[:, then]) for now, then in columns]
         if all(now.tobytes() == then.tobytes() for now, then in pairs):  # as nearly always
-            return np.ones(ring.n_envs, bool)
+            return True
         same = [(now.view(np.int32) == then.view(np.int32)).all(1) for now, then in pairs]
         follows: NDArray[np.bool_] = np.all(same, axis=0)
         return follows
