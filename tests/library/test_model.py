@@ -289,6 +289,9 @@ def test_an_environment_may_be_an_id_a_function_or_an_instance():
         SAC(lambda: gym.make("PointReach-v0", range=2.0, max_steps=30), seeds=1),
         SAC("PointReach-v0", range=2.0, max_episode_steps=30, seeds=1),
         SAC(gym.make("PointReach-v0", range=2.0, max_episode_steps=30), seeds=1),
+        # its own limit, or the wrapper's: the one that is met first
+        SAC(gym.make("PointReach-v0", range=2.0, max_steps=30, max_episode_steps=99), seeds=1),
+        SAC(gym.wrappers.TimeLimit(gym.make("PointReach-v0", range=2.0), 30), seeds=1),
     ]
     assert {each.spec.environment for each in ours} == {
         SAC("PointReach-v0", range=2.0, max_steps=30, seeds=1).spec.environment
@@ -329,6 +332,11 @@ class Uncopied(Corridor):
         (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),
         (lambda: PPO("PointReach-v0", her=None, fidelity="released"), "fidelity has no effect"),
         (lambda: small(her="past"), "'past' is not allowed"),
+        (lambda: small(name="td3"), "unknown option 'name'; sac has actor_learning_rate"),
+        (lambda: SAC("PointReach-v0", id="Corridor-v0"), "unknown option 'id'; PointReach-v0 has"),
+        (lambda: small(actor_lr=1, actor_learning_rate=2), "are the same: give one"),
+        (lambda: SAC("PointReach-v0", max_steps=9, max_episode_steps=8), "are the same: give one"),
+        (lambda: SAC("PointReach-v0", env_kwargs={"range": 1, "goal_range": 2}), "are the same"),
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
         (lambda: small(evaluate_every="x"), "evaluate_every: 'x' is not allowed; it must be a"),

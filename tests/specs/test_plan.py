@@ -161,6 +161,10 @@ SAC = {"SAC": {"algorithm": "sac"}}
         ),
         ({"arms": HER | {"B": {"her": "final"}}}, ["arms: 'PPO-HER' and 'B' are the same cells"]),
         (
+            {"arms": HER, "keys": {"k": 7}, "vary": {"n_sampled_goal": [1, 2]}},
+            ["PPO-HER", "k and n_sampled_goal are the same: give one"],
+        ),
+        (
             {"arms": HER, "tasks": {x: {"id": "PointReach-v0"} for x in "ab"}},
             ["tasks: 'a' and 'b' are the same cells"],
         ),

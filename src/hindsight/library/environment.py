@@ -66,7 +66,12 @@ def _of_instance(
     if spec is not None and not spec.additional_wrappers and spec.id in gym.registry:
         kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
         if isinstance(env.unwrapped, GoalEnv):
-            kwargs = env.unwrapped.parameters.model_dump(exclude={"id"})
+            task = env.unwrapped.parameters
+            steps = task.aliases.get("max_episode_steps", "")
+            kwargs = task.model_dump(exclude={"id", steps})
+            # The limit that is met first ends an episode.
+            limit = min(task.step_limit, limit or task.step_limit)
+            limit = limit if steps or limit < task.step_limit else None
         if _read_back(kwargs) == kwargs:
             if not isinstance(env.unwrapped, GoalEnv):
                 keep(spec.id, kwargs, env.unwrapped, closes=False)

@@ -46,14 +46,14 @@ def spec_of(flags: Mapping[str, Any], typed: Collection[str]) -> CellSpec:
     preset = settings_of(flags["preset"], name, env, not ("her" in typed and her == "none"))
     usual = preset.pop("her", her)
     her = her if "her" in typed else usual
-    keys = KEYS | preset | given
-    fidelity, episodes = keys.pop("fidelity"), keys.pop("evaluation_episodes")
+    fidelity, episodes = ((KEYS | preset | given)[key] for key in KEYS)
     values = cell_values(
         {"id": env},
         name,
         None if her == "none" else her,
         fidelity,
-        keys,
+        {key: value for key, value in preset.items() if key not in KEYS},
+        {key: value for key, value in given.items() if key not in KEYS},
         seeds=seeds if seeds is not None else 16 if env in ENVIRONMENTS else 4,
         steps=flags["steps"],
         evaluation={"episodes": episodes},

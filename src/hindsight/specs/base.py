@@ -7,7 +7,7 @@ The specification of an environment or an algorithm names its implementation (`e
 import importlib.util
 import pkgutil
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -66,13 +66,22 @@ class Spec(BaseModel):
     def _keys_are_known(cls, values: Any) -> Any:
         """Reject an unknown key; suggest the closest one, or list them all."""
         if isinstance(values, dict):
-            values = {cls.aliases.get(key, key): value for key, value in values.items()}
+            values = cls.by_field(values)
         for key in map(str, values if isinstance(values, dict) else ()):
             if key not in cls.model_fields:
                 known = f"; choose from {', '.join(sorted(cls.model_fields))}"
                 meant = guess(key, cls.model_fields) or known
                 raise ValueError(f"unknown key {shortened(key)!r}{meant}")
         return values
+
+    @classmethod
+    def by_field(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Values by the names of their fields; SpecError if one is given by two names."""
+        found = {cls.aliases.get(key, key): value for key, value in given.items()}
+        for alias, name in cls.aliases.items() if len(found) < len(given) else ():
+            if alias in given and name in given:
+                raise SpecError(f"{alias} and {name} are the same: give one")
+        return found
 
     def _reset(self, *names: str) -> None:
         """Reset fields without effect to their defaults, so that equal trainings share a name."""
@@ -140,7 +149,7 @@ class EnvironmentSpec(Spec):
 
     def with_parameters(self, given: dict[str, Any]) -> Self:
         """Copy with other parameters; raises SpecError for invalid ones."""
-        return validated(type(self), {**self.model_dump(), **given})
+        return validated(type(self), self.model_dump() | self.by_field(given))
 
     def make(self, **options: Any) -> "gymnasium.Env[Any, Any]":
         """Make a single gymnasium environment; `options` are passed on, such as render_mode."""

@@ -214,6 +214,10 @@ def hash_of(values: dict[str, Any]) -> str:
 SECTIONS = ("environment", "algorithm", "hindsight", "replay")
 #: These keys, by part.
 KEYS = {s: {key for model in PARTS[s].values() for key in model.model_fields} for s in SECTIONS}
+#: Fields that say which environment or algorithm it is: they are no settings of it.
+IDENTITIES = {"id", "name"}
+#: Other libraries' words for settings, which a message translates.
+THEIRS = {"seed": "first_seed", "action_noise": "exploration_noise"}
 
 
 def cell_values(
@@ -221,6 +225,7 @@ def cell_values(
     algorithm: str,
     her: str | None,
     fidelity: str,
+    usual: Mapping[str, Any],
     keys: Mapping[str, Any],
     location: str = "",
     **more: Any,
@@ -228,10 +233,10 @@ def cell_values(
     """Assemble the values for `CellSpec`, with each of the `keys` in its section.
 
     her: the strategy of hindsight; None: no hindsight.  `fidelity` is that of hindsight, and of the
-    environment unless it has its own.
+    environment unless it has its own.  `usual`: keys that were not given by the user.
 
-    Raises SpecError, which begins with `location` or the key, for a key that is unknown, or needs
-    hindsight.
+    Raises SpecError, which begins with `location` or the key, for a key that is unknown, was given
+    by two names, or needs hindsight.
     """
     values = {"environment": {**environment}, "algorithm": {"name": algorithm}, **more}
     if "fidelity" in model_of("environment", environment).model_fields:
@@ -239,18 +244,26 @@ def cell_values(
     if her is not None:
         section = "hindsight" if ALGORITHMS[algorithm].on_policy else "replay"
         values[section] = {"strategy": her, "fidelity": fidelity}
-    elif not ALGORITHMS[algorithm].on_policy and keys.keys() & set(WITHOUT_HINDSIGHT):
+    elif not ALGORITHMS[algorithm].on_policy and {*usual, *keys} & {*WITHOUT_HINDSIGHT}:
         values["replay"] = {}
+    for key, value in usual.items():
+        _put(values, key, value, location)
+    given = dict[tuple[str, str], str]()
     for key, value in keys.items():
-        _put(values, key, value, location or f"{key}={value}")
+        other = given.setdefault(_put(values, key, value, location or f"{key}={value}"), key)
+        if other != key:
+            raise SpecError(f"{location or key}: {other} and {key} are the same: give one")
     return values
 
 
-def _put(values: dict[str, Any], key: str, value: Any, location: str) -> None:
-    """Set a key in its section of a cell's values; SpecError if it is unknown."""
+def _put(values: dict[str, Any], key: str, value: Any, location: str) -> tuple[str, str]:
+    """Set a key in its section of a cell's values; returns the names of the section and the field.
+
+    Raises SpecError if it is unknown.
+    """
     if key in ("early_end", "first_seed"):
         values[key] = value
-        return
+        return "", key
     if key == "fidelity":
         raise SpecError(
             f"{location}: 'fidelity' is given by `fidelities` in an experiment, and as "
@@ -265,9 +278,9 @@ def _put(values: dict[str, Any], key: str, value: Any, location: str) -> None:
         section: model_of(section, values[section]) for section in SECTIONS if section in values
     }
     for section, model in ours.items():
-        if (name := model.aliases.get(key, key)) in model.model_fields:
+        if (name := model.aliases.get(key, key)) in model.model_fields.keys() - IDENTITIES:
             values[section][name] = value
-            return
+            return section, name
     how = values["algorithm"]["name"]
     of_others = {"hindsight", "replay"} - {"hindsight" if ALGORITHMS[how].on_policy else "replay"}
     home = [s for s in SECTIONS if s not in of_others and key in KEYS[s]]
@@ -275,16 +288,15 @@ def _put(values: dict[str, Any], key: str, value: Any, location: str) -> None:
         raise SpecError(f"{location}: {key!r} needs hindsight: set a strategy (her)")
     if home:
         who = values[home[0]].get("name") or values[home[0]].get("id")
-        names = ", ".join(sorted(ours[home[0]].model_fields.keys() - {"id", "name"}))
+        names = ", ".join(sorted(ours[home[0]].model_fields.keys() - IDENTITIES))
         raise SpecError(f"{location}: unknown option {key!r}; {who} has {names}")
     known = {"first_seed", "early_end"}.union(*(model.model_fields for model in ours.values()))
+    meant = guess(THEIRS.get(key, key), known - IDENTITIES)
     listed = f"; hindsight train --algorithm {how} --settings lists them"
     if "kwargs" in ours["environment"].model_fields:
         own = json.dumps({key: "..."})
         listed += f"; an argument of {values['environment']['id']} is given by 'kwargs={own}'"
-    if key == "seed":
-        listed = "; did you mean 'first_seed'?"
-    raise SpecError(f"{location}: unknown option {key!r}{guess(key, known) or listed}")
+    raise SpecError(f"{location}: unknown option {key!r}{meant or listed}")
 
 
 def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) -> None:

@@ -224,7 +224,7 @@ def _values(config: Config, at: Place) -> tuple[dict[str, Any], str]:
         usual["log_interval"] = max(1, steps // BINS // n_envs)
         values["replay"] = {}
     values = cell_values(
-        environment, arm.algorithm, arm.her, fidelity, usual | keys, where, **values
+        environment, arm.algorithm, arm.her, fidelity, usual, keys, where, **values
     )
     test = at.last("end_test", size.end_test)
     ends = values["early_end"] is not None

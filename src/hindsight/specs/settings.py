@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Spec
-from hindsight.specs.cell import PARTS, CellSpec, model_of
+from hindsight.specs.cell import IDENTITIES, PARTS, CellSpec, model_of
 
 #: Settings of a cell that are given like those of its parts.
 OF_A_CELL = ("first_seed", "early_end")
@@ -46,7 +46,7 @@ def rows_of(kind: type[Spec], names: Sequence[str] = ()) -> list[tuple[str, str,
     return [
         (name, _shown(field.default), _meaning(field))
         for name, field in described(kind).items()
-        if name in (names or kind.model_fields.keys() - {"id", "name"})
+        if name in (names or kind.model_fields.keys() - IDENTITIES)
     ]
 
 
