@@ -272,7 +272,9 @@ def test_an_off_policy_algorithm(package):
         "model = QRDQN('BitFlipping-v0', env_kwargs={'n_bits': 3}, n_quantiles=7, seeds=2,\n"
         "    log_interval=250, learning_starts=50)\n"
         "before = model.parameters().clone()\n"
-        "assert (model.learn(250).parameters() != before).any()\n",
+        "assert (model.learn(250).parameters() != before).any()\n"
+        "import pickle\n"
+        "assert (pickle.loads(pickle.dumps(model)).parameters() == model.parameters()).all()\n",
     )  # that it learns to solve a task is one of the contracts
     assert columns["loss"][0] > 0
     keeps_its_contracts(package, "algorithms", "qrdqn")

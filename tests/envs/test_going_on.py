@@ -1,5 +1,6 @@
 """Trainings go on where their environments cannot: in new episodes, with all that was learned."""
 
+import copy
 import os
 import signal
 import socket
@@ -317,19 +318,22 @@ def test_a_method_is_called_in_every_environment(workers):
         model.learn(30)
         assert set(runs.env.pool.do("call", "set_level", (0.8,), {}).values()) == {"set 0.8"}
         assert runs.env.task.reward(*goals, None)[0].item() == 0
-    # but in no other model's: rewards of goals 0.4 apart are still those of level 0.3
+    # and so do those of a copy
+    assert copy.copy(model).call("set_level", 0.9) == model.call("set_level", 0.9)
+    # but no other model's: rewards of goals 0.4 apart are still those of level 0.3
     facts = facts_of(model.spec.environment)
     assert facts.outcome(np.float32([[0.0, 0.0]]), np.float32([[0.0, 0.4]]))[0].item() == -1
     assert small("Level-v0", workers=0).learn(60).num_timesteps == 60
 
 
-def test_a_method_that_is_missing_or_fails_is_one_sentence():
-    model = small("Level-v0")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_method_that_is_missing_or_fails_is_one_sentence(workers):
+    model = small("Level-v0", n_envs=2, workers=workers)
     with pytest.raises(SpecError, match=r"Level-v0 has no method 'set_lvl'"):
         model.call("set_lvl", 2)
     with pytest.raises(EnvironmentFailure, match="there is no such level"):
         model.call("set_level", -1)
-    assert model.call("set_level", 0.5) == [["set 0.3"]]  # in new environments
+    assert model.call("set_level", 0.5) == [["set 0.3", "set 0.3"]]  # in new environments
     model.learn(30)
     with pytest.raises(SpecError, match="PointReach-v0 has no methods to call"):
         SAC("PointReach-v0", seeds=1).call("set_level", 2)

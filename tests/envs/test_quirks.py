@@ -110,6 +110,17 @@ def test_copies_that_draw_the_same_numbers_are_an_alarm():
     assert "does not repeat itself" in note
 
 
+def test_an_achieved_goal_that_is_always_the_same_is_told_of():
+    class Unmoved(Drone):
+        def observe(self) -> dict[str, Any]:
+            return super().observe() | {"achieved_goal": np.zeros(1, np.float32)}
+
+    said = "achieved_goal was the same at every step of a trial, from other starts, too"
+    for env, count in ((Unmoved, 1), (Drone, 0)):
+        notes = SAC(env, max_episode_steps=20, **SMALL).notes
+        assert sum(said in note for note in notes) == count
+
+
 @pytest.mark.parametrize("success", [True, False])
 def test_a_termination_within_a_reward_that_is_flat_further_away_is_believed(success):
     class Told(Plateau):

@@ -26,6 +26,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training.cell import Execution, train_cell
 from tests.envs.corridor import Corridor
+from tests.support.configuration import ROOT
 from tests.support.curves import CLOCKS
 
 SMALL: dict[str, Any] = {
@@ -296,6 +297,21 @@ def test_an_environment_may_be_an_id_a_function_or_an_instance():
     assert {each.spec.environment for each in ours} == {
         SAC("PointReach-v0", range=2.0, max_steps=30, seeds=1).spec.environment
     }
+
+
+def test_an_object_is_not_taken_for_another_one_of_another_process(tmp_path):
+    """A pickle names an environment that only its own process has."""
+    path, model = tmp_path / "model.pickle", small(lambda: Corridor(), max_episode_steps=12)
+    path.write_bytes(pickle.dumps(model))
+    program = (
+        "import pickle\n"
+        "from tests.library.test_model import Corridor, small\n"
+        "small(lambda: Corridor(terminates=True), max_episode_steps=12)\n"
+        f"pickle.load(open({str(path)!r}, 'rb')).learn(9)\n"
+    )
+    command = [sys.executable, "-c", program]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stderr
+    assert "was passed as an object in another process, and this one does not have it" in told
 
 
 def drawn(picture: Any) -> Corridor:

@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
@@ -19,7 +20,8 @@ from hindsight.specs.gymnasium import NAMESPACE, keep
 #: A gymnasium id, a function that creates an environment, or an environment.
 Given = str | Callable[..., gym.Env[Any, Any]] | gym.Env[Any, Any]
 
-_numbers = count()
+#: Numbers of the objects in this process: another one, to which a model was pickled, has others.
+_numbers = count(secrets.randbelow(10**9))
 
 
 def environment_values(

@@ -217,6 +217,8 @@ class Model:
         self._resumes: dict[str, Any] | None = None
         #: The file a model was loaded from, until `learn` continues its training.
         self._file: PolicyFile | None = None
+        #: Methods that were called in its environments, for those of a copy.
+        self._calls: list[tuple[str, Sequence[Any], Mapping[str, Any]]] = []
         #: Environment steps that each run has trained so far.
         self.num_timesteps = 0
         #: The step of the last evaluation, and how long those of this call of `learn` took.
@@ -439,6 +441,8 @@ class Model:
             spec = self.spec.model_copy(update={"steps": room})
             rows = None if file is None else self._rows["last"].clone()
             runs = runs_of(spec, self.seeds, self.device, self.workers, rows)
+            for call in self._calls:
+                runs.call(*call)
             if resumes is not None:
                 try:
                     runs.load_state_dict(resumes)
@@ -539,7 +543,9 @@ class Model:
             EnvironmentFailure: the method raised an error.
         """
         self._scores = [UNKNOWN] * len(self.seeds)
-        return self._started().call(method, arguments, options)
+        found = self._started().call(method, arguments, options)
+        self._calls.append((method, arguments, options))
+        return found
 
     def curves(self) -> pd.DataFrame:
         """Return the learning curves: a row per run and iteration, and per run and evaluation.
@@ -789,7 +795,9 @@ class Model:
         Args:
             env: the environment.  None: the one that the file names, which must be one of this
                 package, of gymnasium-robotics, or already registered.  Its id alone keeps the
-                parameters of the training.
+                parameters of the training.  An object counts as the task of the training if its
+                class has the same name; then the best parameters stay those of the file until an
+                evaluation is better.
             device, workers: as for a new model.
 
         Raises:
@@ -866,7 +874,8 @@ def model_of(algorithm: str) -> type[Model]:
     if found is not None:
         return found
     keys = {"algorithm": algorithm, "__doc__": ALGORITHMS[algorithm].__doc__}
-    return type(algorithm.upper(), (Model,), {**keys, "__module__": __name__})
+    # A pickle looks for it in `hindsight`, which asks this function.
+    return type(algorithm.upper(), (Model,), {**keys, "__module__": "hindsight"})
 
 
 class PPO(Model):

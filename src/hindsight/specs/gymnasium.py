@@ -326,6 +326,11 @@ def _registering(name: str) -> tuple[str, str] | None:
 def registered(name: str) -> Any:
     """gymnasium's specification of a registered environment; raises SpecError if there is none."""
     module, _, bare = name.rpartition(":")
+    if bare.startswith(f"{NAMESPACE}/") and bare not in gym.registry:
+        raise SpecError(
+            f"{name}: was passed as an object in another process, and this one does not have it; "
+            "there, save the model to a file; here, pass the environment: load(path, env=...)"
+        )
     if module:
         _import(module, name)
     elif bare not in gym.registry:

@@ -22,7 +22,7 @@ from hindsight.io.files import DamagedError, FileError, write_whole
 from hindsight.io.startup import import_matplotlib
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PredatorPreySpec
-from hindsight.specs.errors import EnvironmentFailure, validated
+from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.from_file import cell_of
 from hindsight.streams import Purpose
 from hindsight.training.evaluate import Actor, actor_of, episode
@@ -83,14 +83,14 @@ def film(
     `policy`: the run's parameters [parameter], or a function from observations to actions.
 
     Raises:
-        FileError: the environment cannot be rendered without a screen.
+        FileError: the environment cannot be rendered, or not without a screen.
     """
     where = spec.environment
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # gymnasium's, of what is said below
         try:
             env = where.make(render_mode="rgb_array")
-        except EnvironmentFailure:  # a function or an instance has its own mode
+        except (EnvironmentFailure, SpecError):  # its own mode, or none of ours
             env = where.make()
     modes = [env.render_mode] if env.render_mode else env.metadata.get("render_modes", ())
     if "rgb_array" not in modes:

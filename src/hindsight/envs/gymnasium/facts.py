@@ -70,8 +70,9 @@ ALIKE = (
 STEPS_BENEATH = 20
 #: Messages about the part of a reward that goals do not explain.
 REST = {
-    "keep": "the part that goals do not explain is kept under every goal (rest=drop drops it)",
-    "drop": "the part that goals do not explain is dropped",
+    "keep": "the rest is kept under every goal, so it must have nothing to do with the goal "
+    "(rest=drop drops it)",
+    "drop": "the rest is dropped",
 }
 
 
@@ -284,6 +285,12 @@ def find_facts(
             "in a trial, compute_reward returned the same for every desired goal; if that is so "
             "everywhere, hindsight teaches nothing"
         )
+    met = [*(each for each, _ in found.starts), *(each.achieved for each in found.steps)]
+    if len(found.starts) > 1 and all(np.array_equal(each, met[0]) for each in met):
+        lines.append(
+            "achieved_goal was the same at every step of a trial, from other starts, too; if that "
+            "is so everywhere, hindsight teaches nothing"
+        )
     if told:
         ends = terminates == "goal" if terminates else test.name == "compute_terminated"
     else:
@@ -365,7 +372,10 @@ def _notes_on(rewards: OfGoals) -> Iterator[str]:
             f"{1e3 * rewards.seconds:.2g} s; training is faster if it accepts arrays of goals"
         )
     if rewards.reads_info:
-        yield "compute_reward reads info: its effect on a step's reward is kept under every goal"
+        yield (
+            "compute_reward reads info: its effect on a step's reward is kept under every goal, so "
+            "it must have nothing to do with the goal"
+        )
 
 
 def _notes_on_episodes(found: Evidence, rewards: OfGoals, test: SuccessTest) -> Iterator[str]:

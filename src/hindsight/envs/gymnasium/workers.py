@@ -105,9 +105,6 @@ class Instances:
         Raises EnvironmentFailure, which says where and when, if an environment fails.
         """
         found = {}
-        if what == "call" and self.in_worker:  # this process's instance, which is asked for rewards
-            name, values, options = arguments
-            self.facts.instance.get_wrapper_attr(name)(*values, **options)
         for i in self.numbers:
             if not self.rows[i]["active"]:
                 continue
@@ -123,6 +120,9 @@ class Instances:
                     f"{env} of {tests}the run with seed {seed})",
                     error,
                 ) from error
+        if what == "call" and self.in_worker:  # this process's instance, which is asked for rewards
+            name, values, options = arguments
+            self.facts.instance.get_wrapper_attr(name)(*values, **options)
         return found
 
     def ask(self, facts: GoalFacts) -> None:
