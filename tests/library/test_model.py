@@ -577,6 +577,9 @@ def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):
     again = partial(gym.make, "Corridor-v0")
     small(again, success="any").save(path)
     assert SAC.load(path, env=again).spec.environment.success == "any"
+    small(success="any").save(path)
+    with pytest.warns(UserWarning, match="has the training's success=any, too"):
+        SAC.load(path, env=again)
 
 
 def test_a_file_of_another_kind_is_an_error(tmp_path):

@@ -20,7 +20,7 @@ from hindsight.specs.code import identity_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
-from hindsight.specs.gymnasium import NAMESPACE, registered
+from hindsight.specs.gymnasium import NAMESPACE, GymnasiumSpec, registered
 from hindsight.training.finished import changed_versions
 from hindsight.training.policy_files import PolicyFile
 
@@ -49,6 +49,18 @@ def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor
             limited = registered(where["id"]).max_episode_steps is not None
             kept = ("terminates", "rest", "success", *(() if limited else ("max_episode_steps",)))
             where |= {key: old[key] for key in kept if old.get(key) is not None}
+        usual = GymnasiumSpec.model_fields
+        chosen = [
+            f"{key}={old[key]}"
+            for key in ("terminates", "rest", "success")
+            if key in where and old[key] != usual[key].default
+        ]
+        if chosen and not trained_in.startswith(f"{NAMESPACE}/"):
+            warnings.warn(
+                f"{where['id']} has the training's {', '.join(chosen)}, too; for others, make a "
+                "new model",
+                stacklevel=3,
+            )
     try:
         spec = cell_of(file.values | {"environment": where}, file.path, where["id"])
     except FileError as error:

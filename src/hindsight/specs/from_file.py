@@ -49,7 +49,7 @@ def cell_of(values: Any, path: Path, named: str | None = None) -> CellSpec:
         if isinstance(name, str) and not vouched and wants_naming(name):
             way = f"if you trust it, add --env {name}, or pass it as the environment in Python"
             if named is not None:
-                way = f"to play it in {named}, import that package in Python first"
+                way = f"to play it in {named}, use Python: load(path, env={named!r})"
             raise SpecError(
                 f"its environment is {name}, from another package, which a file may not import by "
                 f"itself: {way}"
