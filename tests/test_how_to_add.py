@@ -250,6 +250,7 @@ def test_an_on_policy_algorithm(package):
         "load_cell(train_cell(CellSpec.model_validate(cells[0]), Path('results')))\n",
     )
     assert columns["relabelled_share"] == [0.5, 0.5] and len(columns["policy_loss"]) == 2
+    keeps_its_contracts(package, "algorithms", "reinforce")
 
 
 def test_an_off_policy_algorithm(package):

@@ -14,6 +14,12 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.base import AlgorithmSpec, EnvironmentSpec
 from hindsight.specs.errors import SpecError
 
+#: Columns of results that the training loops write.
+OF_EVERY_ROW = {
+    "phase", "seed", "iteration", "env_steps", "episodes", "return_mean", "success_rate",
+    "episode_length", "wall_seconds", "cpu_seconds", "hindsight",
+}  # fmt: skip
+
 
 class Agent(Protocol):
     """The networks of a run, and their layout in its row of parameters."""
@@ -105,5 +111,11 @@ def _checked(module: str, kind: type) -> Any:
         raise SpecError(
             f"{module} lacks {', '.join(missing)}, which algorithms.interface.{kind.__name__} "
             "describes"
+        )
+    taken = OF_EVERY_ROW.intersection(getattr(found.Diagnostics, "__dataclass_fields__", ()))
+    if taken:
+        raise SpecError(
+            f"{module}: Diagnostics.{min(taken)} has the name of a column that every results file "
+            "has already: choose another"
         )
     return found
