@@ -350,6 +350,7 @@ class Uncopied(Corridor):
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: small(name="td3"), "unknown option 'name'; sac has actor_learning_rate"),
         (lambda: SAC("PointReach-v0", id="Corridor-v0"), "unknown option 'id'; PointReach-v0 has"),
+        (lambda: SAC("PointReach-v0", env_kwargs={"id": "Corridor-v0"}), "id is not allowed; env"),
         (lambda: small(actor_lr=1, actor_learning_rate=2), "are the same: give one"),
         (lambda: SAC("PointReach-v0", max_steps=9, max_episode_steps=8), "are the same: give one"),
         (lambda: SAC("PointReach-v0", env_kwargs={"range": 1, "goal_range": 2}), "are the same"),

@@ -35,6 +35,8 @@ def environment_values(
         raise SpecError(f"env_kwargs: {env_kwargs!r} is not allowed; it must be a dictionary")
     kwargs = dict(env_kwargs or {})
     own = isinstance(env, str) and env in ENVIRONMENTS  # whose fields are checked
+    if own and "id" in kwargs:
+        raise SpecError("env_kwargs: id is not allowed; env is the environment's id")
     for key, value in kwargs.items():
         kept = _read_back({key: value})
         if kept is None or not (own or kept == {key: value}):
