@@ -181,6 +181,8 @@ def test_attributes_of_their_models_name_ours():
         ):
             getattr(model, name)
         assert hasattr(model, re.split(r"\W", instead)[0]) or "=" in instead
+    with pytest.raises(AttributeError, match="learning_rate: a model's settings stay as they were"):
+        model.learning_rate = 1e-3
     with pytest.raises(AttributeError, match="'SAC' object has no attribute 'foo'"):
         model.foo  # noqa: B018
     with pytest.raises(AttributeError, match="set_env"):

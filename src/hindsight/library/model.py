@@ -49,7 +49,7 @@ from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import called, keys_of, notes_of
 from hindsight.replay.buffer import check_choice, count_of
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import CellSpec, cell_values, must_count
+from hindsight.specs.cell import IDENTITIES, KEYS, CellSpec, cell_values, must_count
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
@@ -701,6 +701,13 @@ class Model:
             if name in INSTEAD:
                 raise AttributeError(f"{name}: a model has none; use instead: {INSTEAD[name]}")
             return self.__getattribute__(name)  # raises the usual error
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if any(name in keys - IDENTITIES for keys in KEYS.values()):
+            raise AttributeError(
+                f"{name}: a model's settings stay as they were given to it: make a new one"
+            )
+        super().__setattr__(name, value)
 
     def get_env(self) -> Any:
         """Return a new vector environment of Stable-Baselines3 with one environment."""
