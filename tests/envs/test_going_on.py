@@ -335,6 +335,8 @@ def test_a_method_that_is_missing_or_fails_is_one_sentence(workers):
         model.call("set_level", -1)
     assert model.call("set_level", 0.5) == [["set 0.3", "set 0.3"]]  # in new environments
     model.learn(30)
+    again = small("Level-v0", n_envs=2, workers=workers)
+    assert len(again.call("_obs")[0]) == 2, "a method may need an episode"
     with pytest.raises(SpecError, match="PointReach-v0 has no methods to call"):
         SAC("PointReach-v0", seeds=1).call("set_level", 2)
 

@@ -293,10 +293,12 @@ def test_an_environment_may_be_an_id_a_function_or_an_instance():
         # its own limit, or the wrapper's: the one that is met first
         SAC(gym.make("PointReach-v0", range=2.0, max_steps=30, max_episode_steps=99), seeds=1),
         SAC(gym.wrappers.TimeLimit(gym.make("PointReach-v0", range=2.0), 30), seeds=1),
+        SAC(gym.make("PointReach-v0", range=2.0), seeds=1, max_steps=30),
     ]
     assert {each.spec.environment for each in ours} == {
         SAC("PointReach-v0", range=2.0, max_steps=30, seeds=1).spec.environment
     }
+    assert DQN(gym.make("BitFlipping-v0"), n_bits=5).spec.environment.step_limit == 5
 
 
 def test_an_object_is_not_taken_for_another_one_of_another_process(tmp_path):
@@ -352,8 +354,12 @@ class Uncopied(Corridor):
         (lambda: SAC("PointReach-v0", id="Corridor-v0"), "unknown option 'id'; PointReach-v0 has"),
         (lambda: SAC("PointReach-v0", env_kwargs={"id": "Corridor-v0"}), "id is not allowed; env"),
         (lambda: small(actor_lr=1, actor_learning_rate=2), "are the same: give one"),
-        (lambda: SAC("PointReach-v0", max_steps=9, max_episode_steps=8), "are the same: give one"),
-        (lambda: SAC("PointReach-v0", env_kwargs={"range": 1, "goal_range": 2}), "are the same"),
+        (
+            lambda: SAC("PointReach-v0", max_steps=9, max_episode_steps=8),
+            "max_steps is given twice",
+        ),
+        (lambda: SAC("PointReach-v0", env_kwargs={"range": 1, "goal_range": 2}), "is given twice"),
+        (lambda: SAC("PointReach-v0", env_kwargs={"range": 1}, range=2), "range is given twice"),
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
         (lambda: small(evaluate_every="x"), "evaluate_every: 'x' is not allowed; it must be a"),

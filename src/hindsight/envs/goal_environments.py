@@ -161,7 +161,9 @@ class GoalEnvironments(Environment):
 
     def _ask_its_own(self) -> None:
         """Ask a new instance about goals, in which the same methods have been called."""
-        self.facts = self.facts.of(self.spec.make())
+        own = self.spec.make()
+        own.reset(seed=0)  # a method may need it
+        self.facts = self.facts.of(own)
         for call in self._calls:
             self._call_its_own(*call)
 

@@ -2,9 +2,11 @@
 
 import copy
 import json
+import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import Any
 
@@ -25,18 +27,27 @@ _numbers = count(secrets.randbelow(10**9))
 
 
 def environment_values(
-    env: Given, env_kwargs: Mapping[str, Any] | None, max_episode_steps: int | None
+    env: Given,
+    env_kwargs: Mapping[str, Any] | None,
+    max_episode_steps: int | None,
+    settings: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return the value of `environment` for `CellSpec`.
 
     An instance that gymnasium made is recreated from its id and arguments; any other is copied.
+    `settings`: names of others, which one of our environments may have in `env_kwargs`, too.
     """
     if not isinstance(env_kwargs, Mapping | None):
         raise SpecError(f"env_kwargs: {env_kwargs!r} is not allowed; it must be a dictionary")
     kwargs = dict(env_kwargs or {})
     own = isinstance(env, str) and env in ENVIRONMENTS  # whose fields are checked
-    if own and "id" in kwargs:
-        raise SpecError("env_kwargs: id is not allowed; env is the environment's id")
+    if isinstance(env, str) and own:
+        if "id" in kwargs:
+            raise SpecError("env_kwargs: id is not allowed; env is the environment's id")
+        given = [*kwargs, *settings, *(["max_episode_steps"] * (max_episode_steps is not None))]
+        fields = Counter(ENVIRONMENTS[env].aliases.get(key, key) for key in given)
+        for key in (key for key, times in fields.items() if times > 1):
+            raise SpecError(f"{key} is given twice, by one name or by two: give it once")
     for key, value in kwargs.items():
         kept = _read_back({key: value})
         if kept is None or not (own or kept == {key: value}):
@@ -58,8 +69,9 @@ def environment_values(
         env, kwargs, max_episode_steps = _of_function(env, kwargs, max_episode_steps)
     # Left out if not given, because a note states any limit that is found.
     steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
-    options = kwargs if env in ENVIRONMENTS else {"kwargs": kwargs}
-    return {"id": env, **options, **steps}
+    if env in ENVIRONMENTS:
+        return {"id": env, **kwargs, **ENVIRONMENTS[env].by_field(steps)}
+    return {"id": env, "kwargs": kwargs, **steps}
 
 
 def _of_instance(
@@ -71,11 +83,10 @@ def _of_instance(
         kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
         if isinstance(env.unwrapped, GoalEnv):
             task = env.unwrapped.parameters
-            steps = task.aliases.get("max_episode_steps", "")
-            kwargs = task.model_dump(exclude={"id", steps})
-            # The limit that is met first ends an episode.
-            limit = min(task.step_limit, limit or task.step_limit)
-            limit = limit if steps or limit < task.step_limit else None
+            kwargs = task.model_dump(exclude={"id"})
+            if limit is not None and limit < task.step_limit:  # which is met first
+                kwargs |= task.by_field({"max_episode_steps": limit})
+            limit = None
         if _read_back(kwargs) == kwargs:
             if not isinstance(env.unwrapped, GoalEnv):
                 keep(spec.id, kwargs, env.unwrapped, closes=False)
@@ -136,7 +147,7 @@ def _of_function(
             f"max_episode_steps: {wanted} has no effect, because the environment itself ends "
             f"episodes after {limit} steps: make it without that limit"
         )
-    full = f"{NAMESPACE}/{name}-{next(_numbers)}-v0"
+    full = f"{NAMESPACE}/{name}-{os.getpid()}{next(_numbers)}-v0"  # a fork counts on, too
     gym.register(full, entry_point=make, max_episode_steps=limit)
     keep(full, kwargs, made, closes=True)
     return full, kwargs, wanted

@@ -162,7 +162,7 @@ class Model:
         settings = in_our_words(self.algorithm, {"seeds": seeds, "her": her, **settings}, usually)
         seeds, her = settings.pop("seeds"), settings.pop("her")
         seeds = 4 if seeds is None else seeds
-        environment = environment_values(env, env_kwargs, max_episode_steps)
+        environment = environment_values(env, env_kwargs, max_episode_steps, settings)
         keys = keys_of(preset, self.algorithm, environment["id"], bool(her))
         usual = keys.pop("her", "final" if ALGORITHMS[self.algorithm].on_policy else "future")
         asked = count_of("evaluate_every", 2000 if evaluate_every is None else evaluate_every)
