@@ -4,7 +4,8 @@ A new algorithm is tested as soon as its specification is registered.
 """
 
 import importlib
-from dataclasses import make_dataclass
+from dataclasses import fields, make_dataclass
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -13,7 +14,13 @@ import torch
 from torch import Tensor
 
 import hindsight
-from hindsight.algorithms.interface import off_policy, on_policy
+from hindsight.algorithms.interface import (
+    OF_OFF_POLICY,
+    OF_ON_POLICY,
+    columns_of,
+    off_policy,
+    on_policy,
+)
 from hindsight.library.model import model_of
 from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import GOAL_KEYS
@@ -72,6 +79,23 @@ def test_what_a_file_lacks_is_named(kind, load, lacking, monkeypatch):
         monkeypatch.setattr(file, "Diagnostics", dict)
     with pytest.raises(SpecError, match=lacking):
         load(spec)
+
+
+@pairs
+@each_way
+def test_diagnostics_have_names_of_their_own(name, task, way):
+    made = runs(cell(name, TASKS[task], way), 0, 1)
+    columns, own = made.iterate(), {field.name for field in fields(made.module.Diagnostics)}
+    known = OF_ON_POLICY if ALGORITHMS[name].on_policy else OF_OFF_POLICY
+    assert made.recorded(columns).keys() - own <= known and not known & own
+
+
+@pytest.mark.parametrize("shape", [(2, 3), ()])
+def test_diagnostics_of_another_shape_are_named(shape):
+    with pytest.raises(
+        SpecError, match=r"Diagnostics.loss: has the shape .*, but results"
+    ):
+        columns_of(SimpleNamespace(td_error=torch.zeros(2, 3), loss=torch.zeros(shape)), 2)
 
 
 @pairs

@@ -1,5 +1,6 @@
 """What the loops, evaluation and export use of an algorithm's file, beside its specification."""
 
+import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, Self, cast
@@ -14,11 +15,17 @@ from hindsight.replay.transitions import Batch
 from hindsight.specs.base import AlgorithmSpec, EnvironmentSpec
 from hindsight.specs.errors import SpecError
 
-#: Columns of results that the training loops write.
+#: Columns of results that the training loops write: all of them, or on-policy, or off-policy.
 OF_EVERY_ROW = {
     "phase", "seed", "iteration", "env_steps", "episodes", "return_mean", "success_rate",
     "episode_length", "wall_seconds", "cpu_seconds", "hindsight",
 }  # fmt: skip
+OF_ON_POLICY = OF_EVERY_ROW | {
+    "advantage", "goal_displacement", "goal_moved", "hindsight_log_ratio_max",
+    "hindsight_log_ratio_mean", "log_std", "policy_entropy", "relabelled_advantage",
+    "relabelled_share", "relabelled_z_squared", "s_ratio_after", "s_ratio_before", "z_squared",
+}  # fmt: skip
+OF_OFF_POLICY = OF_EVERY_ROW | {"episode_return", "episode_success", "updates"}
 
 
 class Agent(Protocol):
@@ -90,12 +97,12 @@ class OnPolicyAlgorithm(Protocol):
 
 def off_policy(spec: AlgorithmSpec) -> OffPolicyAlgorithm:
     """Import an off-policy algorithm; SpecError if its file lacks a name."""
-    return cast(OffPolicyAlgorithm, _checked(spec.module, OffPolicyAlgorithm))
+    return cast(OffPolicyAlgorithm, _checked(spec.module, OffPolicyAlgorithm, OF_OFF_POLICY))
 
 
 def on_policy(spec: AlgorithmSpec) -> OnPolicyAlgorithm:
     """Import an on-policy algorithm; SpecError if its file lacks a name."""
-    found = _checked(spec.module, OnPolicyAlgorithm)
+    found = _checked(spec.module, OnPolicyAlgorithm, OF_ON_POLICY)
     if "updates" not in getattr(found.Diagnostics, "__dataclass_fields__", ()):
         raise SpecError(
             f"{spec.module}: Diagnostics must be a dataclass with `updates`, the number of "
@@ -104,7 +111,22 @@ def on_policy(spec: AlgorithmSpec) -> OnPolicyAlgorithm:
     return cast(OnPolicyAlgorithm, found)
 
 
-def _checked(module: str, kind: type) -> Any:
+def columns_of(diagnostics: Any, *size: int) -> dict[str, Tensor]:
+    """An update's diagnostics by name, each of this size: [run], or [run, update].
+
+    Raises SpecError, naming it, for one that does not have a number for each.
+    """
+    found = {name: values for name, values in vars(diagnostics).items() if name != "td_error"}
+    for name, values in found.items():
+        if values.numel() != math.prod(size):
+            raise SpecError(
+                f"Diagnostics.{name}: has the shape {[*values.shape]}, but results have one number "
+                "for each run, [run]"
+            )
+    return {name: values.view(size) for name, values in found.items()}
+
+
+def _checked(module: str, kind: type, taken: set[str]) -> Any:
     found = import_module(module)
     names = {name for name in {**vars(kind), **kind.__annotations__} if not name.startswith("_")}
     if missing := sorted(name for name in names if not hasattr(found, name)):
@@ -112,10 +134,9 @@ def _checked(module: str, kind: type) -> Any:
             f"{module} lacks {', '.join(missing)}, which algorithms.interface.{kind.__name__} "
             "describes"
         )
-    taken = OF_EVERY_ROW.intersection(getattr(found.Diagnostics, "__dataclass_fields__", ()))
-    if taken:
+    if both := taken.intersection(getattr(found.Diagnostics, "__dataclass_fields__", ())):
         raise SpecError(
-            f"{module}: Diagnostics.{min(taken)} has the name of a column that every results file "
+            f"{module}: Diagnostics.{min(both)} has the name of a column that every results file "
             "has already: choose another"
         )
     return found

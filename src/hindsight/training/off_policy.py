@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hindsight.algorithms.critics_compiled import Engine
-from hindsight.algorithms.interface import OffPolicyAlgorithm
+from hindsight.algorithms.interface import OffPolicyAlgorithm, columns_of
 from hindsight.envs.run_axis import Environments
 from hindsight.nn.standardise import Standardiser
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout, draws
@@ -268,10 +268,9 @@ class OffPolicyRuns(Runs):
             found = self.engine.update(self.state, batch, noise, self.algorithm, n)
         else:
             found = self.module.update(self.state, batch, noise[:, 0], self.algorithm)
-        columns = {x: getattr(found, x).view(runs, n, -1) for x in vars(found)}
-        errors = columns.pop("td_error")
+        errors = found.td_error.view(runs, n, -1)
         if isinstance(self.buffer, PrioritizedReplayBuffer):
             # A run whose errors are no longer finite has diverged, and ends after this iteration.
             finite = np.nan_to_num(errors[:, 0].cpu().numpy(), posinf=0.0, neginf=0.0)
             self.buffer.update_priorities(index, finite)
-        self._note({name: values[..., 0] for name, values in columns.items()})
+        self._note(columns_of(found, runs, n))

@@ -4,7 +4,7 @@
 """
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from hindsight.algorithms.interface import OnPolicyAlgorithm
+from hindsight.algorithms.interface import OnPolicyAlgorithm, columns_of
 from hindsight.envs.environment import Task
 from hindsight.envs.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.envs.run_axis import Environments
@@ -109,7 +109,7 @@ class OnPolicyRuns(Runs):
             after = after + success_counts(copies, any_step)
         n_real = samples.valid[:, : samples.n_real].sum(1)
         return {
-            **{field.name: getattr(diagnostics, field.name) for field in fields(diagnostics)},
+            **columns_of(diagnostics, len(seeds)),
             "hindsight": torch.full_like(before[0], copies is not None),
             **imitation,
             "relabelled_share": 1 - n_real / samples.valid.sum(1),

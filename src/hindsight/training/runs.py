@@ -18,7 +18,6 @@ from hindsight.io.checkpoints import shapes
 from hindsight.nn.numba_cache import ENABLED
 from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.errors import SpecError
 from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy, initial_row
@@ -203,12 +202,6 @@ class Runs(ABC):
     def recorded(self, columns: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
         """Return one row of the curves per run: these columns [run], progress and time so far."""
         n = len(self.seeds)
-        for name, value in columns.items():
-            if value.shape != (n,):
-                raise SpecError(
-                    f"Diagnostics.{name}: has the shape {[*value.shape]}, but a column of results "
-                    f"has one number for each of the {n} runs, [run]"
-                )
         return {
             "seed": np.array(self.seeds),
             "iteration": np.full(n, self.iteration),
