@@ -92,9 +92,7 @@ def test_diagnostics_have_names_of_their_own(name, task, way):
 
 @pytest.mark.parametrize("shape", [(2, 3), ()])
 def test_diagnostics_of_another_shape_are_named(shape):
-    with pytest.raises(
-        SpecError, match=r"Diagnostics.loss: has the shape .*, but results"
-    ):
+    with pytest.raises(SpecError, match=r"Diagnostics.loss: has the shape .*, but results"):
         columns_of(SimpleNamespace(td_error=torch.zeros(2, 3), loss=torch.zeros(shape)), 2)
 
 

@@ -490,7 +490,15 @@ class Metres(Hovering):
         return seen | {key: place + self.origin for key, place in goals.items()}
 
 
-for kind in (OwnGoal, Blind, Scaled, Near, Bonus, Metres):
+class Fee(Hovering):
+    """Every step costs a half more."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, reward - 0.5, *rest
+
+
+for kind in (OwnGoal, Blind, Scaled, Near, Bonus, Fee, Metres):
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
 
@@ -535,7 +543,10 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
         for note in shifted.notes
     )
     said = "a step's reward was 5, but compute_reward returns 0; the rest is kept under every"
-    assert any(said in note.replace("-0", "0") for note in hovering("Bonus-v0").facts.notes)
+    bonus, always = (hovering(name).facts for name in ("Bonus-v0", "Fee-v0"))
+    assert any(said in note.replace("-0", "0") for note in bonus.notes)
+    assert "what a step pays beyond compute_reward depends on the goal" in bonus.alarms[0]
+    assert not always.alarms and any("a step's reward was -1.5" in note for note in always.notes)
     with pytest.raises(SpecError, match="with rest=refuse they must agree"):
         validated(GymnasiumSpec, {"id": "Bonus-v0", "rest": "refuse"})
 

@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 import hindsight
 from hindsight import PPO, SAC, cli
-from hindsight.io.checkpoints import load
+from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.library.callbacks import KeepBest
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
+from hindsight.specs.errors import SpecError
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.policy_files import read_policy
 from tests.library.test_policy import observations
@@ -130,3 +131,12 @@ def test_another_environment_than_it_was_trained_in_must_fit(trained):
     path = next((trained / "policies").rglob("*.safetensors"))
     with pytest.raises(ValueError, match="PredatorPrey-v0 has observations of 9 numbers and 3 act"):
         hindsight.load(path, "PredatorPrey-v0")
+
+
+def test_other_observations_of_the_same_size_do_not_fit(tmp_path):
+    path = SAC("PointReach-v0", seeds=1, hidden=(8,)).save(tmp_path / "model")
+    save(path, load(path) | {"keys": ["achieved_goal", "desired_goal", "wind"]})
+    with pytest.raises(
+        SpecError, match=r"has observations of .*, observation, and .* for .*, wind"
+    ):
+        hindsight.load(path)

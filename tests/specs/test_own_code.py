@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from hindsight.cli import app
 from hindsight.io.checksums import about
 from hindsight.specs import own_code
+from hindsight.specs.algorithms import ALGORITHMS
 from hindsight.specs.base import Spec, subclasses_by
 from hindsight.specs.errors import SpecError
 from hindsight.specs.own_code import digest_of, import_own, versions_of
@@ -207,3 +208,8 @@ def test_what_a_registered_class_lacks_is_named(module, field, named, tmp_path, 
         monkeypatch.delitem(sys.modules, imported, raising=False)
     with pytest.raises(SpecError, match=f"kinds.first: {named}"):
         subclasses_by("kinds", [str(tmp_path / "kinds")], Spec, "name")
+
+
+def test_a_misspelt_kind_of_actions_is_refused():
+    with pytest.raises(SpecError, match=r"Own\.actions: 'descrete' is unknown; use"):
+        type("Own", (ALGORITHMS["sac"],), {"actions": "descrete"})

@@ -85,6 +85,11 @@ def _of_instance(
             task = env.unwrapped.parameters
             kwargs = task.model_dump(exclude={"id"})
             if limit is not None and limit < task.step_limit:  # which is met first
+                if "max_episode_steps" not in task.aliases:
+                    raise SpecError(
+                        f"env: {task.id} is not trained in with another step limit: leave out "
+                        "max_episode_steps and TimeLimit, and set max_steps"
+                    )
                 kwargs |= task.by_field({"max_episode_steps": limit})
             limit = None
         if _read_back(kwargs) == kwargs:

@@ -30,6 +30,8 @@ from hindsight.library.callbacks import TensorBoard
 from hindsight.library.environment import Given, environment_values
 from hindsight.library.from_stable_baselines3 import (
     INSTEAD,
+    RENAMED,
+    SAME,
     called_after,
     in_our_words,
     is_theirs,
@@ -49,7 +51,7 @@ from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import called, keys_of, notes_of
 from hindsight.replay.buffer import check_choice, count_of
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import IDENTITIES, KEYS, CellSpec, cell_values, must_count
+from hindsight.specs.cell import KEYS, PARTS, CellSpec, cell_values, must_count
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
@@ -68,6 +70,11 @@ Callback = Callable[["Model"], bool | None]
 
 #: A message to another thread than that which learns.
 LEARNS = "this model is learning already: wait until that call of learn ends"
+#: What cannot be assigned to a model, in our words and in those of Stable-Baselines3.
+SETTINGS = (
+    {"her", "preset", "seed", "evaluation_episodes"}.union(RENAMED, SAME, *KEYS.values())
+    | {alias for models in PARTS.values() for model in models.values() for alias in model.aliases}
+) - {"id", "name", "policy"}
 #: The score of a run that has not been evaluated.
 UNKNOWN = (-np.inf, -np.inf)
 #: Bytes that the replay buffers of all runs may take, unless the user sets `buffer_size`.
@@ -315,6 +322,7 @@ class Model:
             self._tested, self._test_seconds = first, 0.0
             tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
             stop = stack.enter_context(noticed([signal.SIGINT]))
+            stack.enter_context(torch.enable_grad())  # whatever the caller is within
             while runs.env_steps < target:
                 self._torn = True
                 try:
@@ -703,7 +711,7 @@ class Model:
             return self.__getattribute__(name)  # raises the usual error
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if any(name in keys - IDENTITIES for keys in KEYS.values()):
+        if name in SETTINGS or name in INSTEAD:
             raise AttributeError(
                 f"{name}: a model's settings stay as they were given to it: make a new one"
             )
@@ -775,6 +783,7 @@ class Model:
             "evaluate_every": self.evaluate_every,
             "choices": list(environment.choices),
             "goal_size": getattr(environment, "goal_size", None),
+            "keys": list(environment.keys),
             "curves": {
                 phase: {name: torch.from_numpy(np.concatenate(v)) for name, v in columns.items()}
                 for phase, columns in self._columns.items()

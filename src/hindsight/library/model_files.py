@@ -83,6 +83,12 @@ def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor
             f"env: {there.id} has goals of {goal_size} numbers, and the policies in {file.path}, "
             f"trained in {trained_in}, are for goals of {trained_for}"
         )
+    trained_for = file.saved.get("keys")
+    if trained_for not in (None, list(there.keys)):
+        raise SpecError(
+            f"env: {there.id} has observations of {', '.join(there.keys)}, and the policies in "
+            f"{file.path}, trained in {trained_in}, are for {', '.join(trained_for)}"
+        )
     try:
         return spec, file.rows_of(spec)
     except FileError:

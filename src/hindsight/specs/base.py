@@ -46,6 +46,8 @@ FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
 #: Whether an episode succeeds by its last step, or by any of its steps.
 Success = Literal["last", "any"]
 DEVICES = "^(cpu|cuda(:[0-9]{1,3})?)$"
+#: Action spaces that an algorithm may support.
+ACTIONS = ("any", "continuous", "discrete")
 #: Keys of a goal environment's observation, in the order of the policy's input.
 GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
 
@@ -203,6 +205,8 @@ class AlgorithmSpec(Spec):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if cls.actions not in ACTIONS:
+            raise SpecError(f"{cls.__name__}.actions: {cls.actions!r} is unknown; use {ACTIONS}")
         if "module" in vars(cls) and "compiled_module" not in vars(cls):
             cls.compiled_module = ""  # an inherited one is the other module's update
 

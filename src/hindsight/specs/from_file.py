@@ -46,7 +46,7 @@ def cell_of(values: Any, path: Path, named: str | None = None) -> CellSpec:
         name = environment.get("id") if isinstance(environment, dict) else None
         module = (named or "").rpartition(":")[0]
         vouched = name == named or (module and str(name).rpartition(":")[0] == module)
-        if isinstance(name, str) and not vouched and wants_naming(name):
+        if isinstance(name, str) and not vouched and _wants_naming(name, named):
             way = f"if you trust it, add --env {name}, or pass it as the environment in Python"
             if named is not None:
                 way = f"to play it in {named}, use Python: load(path, env={named!r})"
@@ -76,6 +76,16 @@ def read_spec(path: Path, named: str | None = None) -> CellSpec:
             "have been edited since; run the same command again"
         )
     return spec
+
+
+def _wants_naming(name: str, named: str | None) -> bool:
+    """As `wants_naming`, also if it is not registered and the user has named another."""
+    try:
+        return wants_naming(name)
+    except SpecError:
+        if named is None:
+            raise
+        return True
 
 
 def wants_naming(name: str) -> bool:

@@ -274,6 +274,11 @@ def find_facts(
         if rest == "refuse":
             raise SpecError(f"{name}: {line}; with rest=refuse they must agree")
         lines.append(f"{line}; {REST[rest]}")
+    if rest == "keep" and not rewards.reads_info and _rest_depends(rewards, found):
+        alarms.append(
+            "what a step pays beyond compute_reward depends on the goal, but is kept under every "
+            "goal, so rewards of relabelled goals are wrong: let compute_reward return all of it"
+        )
     if watch.of_state:
         alarms.append(
             f"compute_reward reads the environment's own state ({watch.of_state:+g} in a step): "
@@ -470,6 +475,18 @@ def _must_survive_rounding(name: str, found: Evidence) -> None:
                 f"step, but float32, in which they are stored, rounds them by up to {lost:.2g}; "
                 "subtract a constant from them, such as the middle of the map"
             )
+
+
+def _rest_depends(rewards: OfGoals, found: Evidence) -> bool:
+    """Whether the same step paid another rest once the goal was moved."""
+
+    def rest(step: Tried) -> float:
+        close = rewards(*nearby(step.achieved, step.desired))
+        explained = np.isclose(close, step.reward, rtol=1e-5, atol=1e-6).any()
+        return 0.0 if explained else step.reward - float(close[0])
+
+    pairs = ((rest(first), rest(moved)) for first, moved in found.moved)
+    return any(not np.isclose(*pair, rtol=1e-3, atol=1e-4) for pair in pairs)
 
 
 def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -> str:

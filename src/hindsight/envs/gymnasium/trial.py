@@ -57,6 +57,8 @@ class Evidence:
     steps: list[Tried] = field(default_factory=list)
     #: Achieved and desired goals at the start of episodes.
     starts: list[tuple[Array, Array]] = field(default_factory=list)
+    #: First steps, and the same ones with the goal moved.
+    moved: list[tuple[Tried, Tried]] = field(default_factory=list)
     terminates: bool = False  # an episode was terminated, by whatever
     moves_on: bool = False  # an episode went on after a success, with another goal
     in_time: bool = True
@@ -192,12 +194,15 @@ def tried(
                 break
             obs = deepcopy(env.reset(seed=seed)[0])
             found.starts.append((obs["achieved_goal"], obs["desired_goal"]))
-        for goal, before, action, result in _with_goals_moved(env, distances):
+        for goal, first, action, result in _with_goals_moved(env, distances):
             after, over = np.array(result[0]["desired_goal"]), moves or result[2] or result[3]
             if np.allclose(after, goal, rtol=1e-5, atol=1e-6):
-                if note(after, result).success and not over:
+                step = note(after, result)
+                if not moves and np.array_equal(step.achieved, first.achieved):
+                    found.moved.append((first, step))
+                if step.success and not over:
                     found.moves_on |= not np.allclose(env.step(action)[0]["desired_goal"], goal)
-            elif success_in(result[-1]) and not np.allclose(after, before):
+            elif success_in(result[-1]) and not np.allclose(after, first.desired):
                 found.moves_on |= not over
     except ReadsState:
         raise
@@ -235,10 +240,10 @@ def _must_not_change(
 
 def _with_goals_moved(
     env: gym.Env[Any, Any], distances: Sequence[float]
-) -> Iterator[tuple[Array, Array, Any, tuple[Any, ...]]]:
+) -> Iterator[tuple[Array, Tried, Any, tuple[Any, ...]]]:
     """First steps with the goal moved to where they lead, or nearby; they must repeat themselves.
 
-    Yields the goal [*goal], the one before it was moved, the action and the step's result.
+    Yields the goal [*goal], the step before it was moved, the action and the step's result.
     """
     action: Any = neutral(env.action_space)  # type: ignore[arg-type]
 
@@ -250,14 +255,15 @@ def _with_goals_moved(
     held = set.intersection(*({*places(seed)[1]} for seed in range(LOOKS)))
     for seed, distance in enumerate(distances if held else ()):
         env.reset(seed=seed)
-        here = np.array(env.step(action)[0]["achieved_goal"])
+        obs, reward, *_ = env.step(action)
+        here, paid = np.array(obs["achieved_goal"]), float(reward)
         before, found = places(seed)
         goal = (here + distance * (before - here)).astype(here.dtype)
         changed = [(place, found[place]) for place in held & found.keys()]
         try:
             for (_, part), (owner, key, old) in changed:
                 _put(owner, key, _with_goal(old, part, goal))
-            yield goal, before, action, env.step(action)
+            yield goal, Tried(here, before, False, False, paid), action, env.step(action)
         finally:
             for _, (owner, key, old) in changed:  # other environments may share the part
                 _put(owner, key, old)
