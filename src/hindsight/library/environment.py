@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -15,6 +15,7 @@ from gymnasium.wrappers import TimeLimit
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.wrapper import GoalEnv
+from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.gymnasium import NAMESPACE, keep
@@ -40,17 +41,15 @@ def environment_values(
     if not isinstance(env_kwargs, Mapping | None):
         raise SpecError(f"env_kwargs: {env_kwargs!r} is not allowed; it must be a dictionary")
     kwargs = dict(env_kwargs or {})
-    own = isinstance(env, str) and env in ENVIRONMENTS  # whose fields are checked
-    if isinstance(env, str) and own:
+    own = ENVIRONMENTS.get(env) if isinstance(env, str) else None  # whose fields are checked
+    if own is not None:
+        limit = [] if max_episode_steps is None else ["max_episode_steps"]
+        _must_be_given_once(own, [*kwargs, *settings, *limit])
         if "id" in kwargs:
             raise SpecError("env_kwargs: id is not allowed; env is the environment's id")
-        given = [*kwargs, *settings, *(["max_episode_steps"] * (max_episode_steps is not None))]
-        fields = Counter(ENVIRONMENTS[env].aliases.get(key, key) for key in given)
-        for key in (key for key, times in fields.items() if times > 1):
-            raise SpecError(f"{key} is given twice, by one name or by two: give it once")
     for key, value in kwargs.items():
         kept = _read_back({key: value})
-        if kept is None or not (own or kept == {key: value}):
+        if kept is None or (own is None and kept != {key: value}):
             raise SpecError(
                 f"env_kwargs: {key}={value!r} is not allowed, because a file cannot hold it; pass "
                 "a function that creates the environment instead, or a list instead of a tuple"
@@ -58,8 +57,8 @@ def environment_values(
     if isinstance(env, gym.Env):
         if kwargs:
             raise SpecError("env_kwargs: only allowed if env is an id or a function")
-        env, kwargs, limit = _of_instance(env)
-        max_episode_steps = limit if max_episode_steps is None else max_episode_steps
+        env, kwargs, shortest = _of_instance(env)
+        max_episode_steps = shortest if max_episode_steps is None else max_episode_steps
     if not isinstance(env, str):
         if not callable(env):
             raise SpecError(
@@ -72,6 +71,13 @@ def environment_values(
     if env in ENVIRONMENTS:
         return {"id": env, **kwargs, **ENVIRONMENTS[env].by_field(steps)}
     return {"id": env, "kwargs": kwargs, **steps}
+
+
+def _must_be_given_once(task: type[EnvironmentSpec], names: Iterable[str]) -> None:
+    """Raise SpecError for a field of which these names, given in several places, have two."""
+    fields = Counter(task.aliases.get(name, name) for name in names)
+    if twice := [field for field, times in fields.items() if times > 1]:
+        raise SpecError(f"{twice[0]} is given twice, by one name or by two: give it once")
 
 
 def _of_instance(
