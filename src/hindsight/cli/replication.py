@@ -172,9 +172,9 @@ def verify_published(
     same = sum(one.verdict == "same" for one in found)
     typer.echo(
         f"same, up to rounding: {same} of {len(found)} published cells.  chaos: rounding alone "
-        "moves the numbers about as far, so nothing can be said.  The numbers are relative "
-        "differences: of the median column, and of the worst.  Cells with standardised "
-        "observations are left out: they were trained before that rule changed."
+        "moves the numbers about as far, or parts one run while another is the same.  The numbers "
+        "are relative differences: of the median column, and of the worst.  Cells with "
+        "standardised observations are left out: they were trained before that rule changed."
     )
 
 
