@@ -5,7 +5,6 @@ A new algorithm is tested as soon as its specification is registered.
 
 import importlib
 from dataclasses import fields, make_dataclass
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -90,10 +89,12 @@ def test_diagnostics_have_names_of_their_own(name, task, way):
     assert made.recorded(columns).keys() - own <= known and not known & own
 
 
-@pytest.mark.parametrize("shape", [(2, 3), ()])
-def test_diagnostics_of_another_shape_are_named(shape):
+@pytest.mark.parametrize("loss", [torch.zeros(2, 3), torch.zeros(()), 0.5])
+def test_diagnostics_of_another_shape_are_named(loss):
+    found = make_dataclass("Diagnostics", ["td_error", "loss"], slots=True)
     with pytest.raises(SpecError, match=r"Diagnostics.loss: has the shape .*, but results"):
-        columns_of(SimpleNamespace(td_error=torch.zeros(2, 3), loss=torch.zeros(shape)), 2)
+        columns_of(found(torch.zeros(2, 3), loss), 2, but="td_error")
+    assert columns_of(found(torch.ones(2), torch.ones(2)), 2).keys() == {"td_error", "loss"}
 
 
 @pairs

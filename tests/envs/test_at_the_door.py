@@ -498,7 +498,29 @@ class Fee(Hovering):
         return obs, reward - 0.5, *rest
 
 
-for kind in (OwnGoal, Blind, Scaled, Near, Bonus, Fee, Metres):
+class Toll(Hovering):
+    """Far away, rewards are so large that the toll is less than their rounding."""
+
+    tolls = 0
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        self.tolls += 1  # nor does it repeat itself
+        return obs, float(self.compute_reward(self.place, self.goal_now(), {})) - 0.01, *rest
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return -1e3 * np.linalg.norm(achieved - desired, axis=-1)
+
+
+class Hours(Toll):
+    """A step costs more the later it is, whatever the episode."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = super().step(action)
+        return obs, reward - 0.01 * self.tolls, *rest
+
+
+for kind in (OwnGoal, Blind, Scaled, Near, Bonus, Fee, Toll, Hours, Metres):
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
 
@@ -547,6 +569,7 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
     assert any(said in note.replace("-0", "0") for note in bonus.notes)
     assert "what a step pays beyond compute_reward depends on the goal" in bonus.alarms[0]
     assert not always.alarms and any("a step's reward was -1.5" in note for note in always.notes)
+    assert not hovering("Toll-v0").facts.alarms and not hovering("Hours-v0").facts.alarms
     with pytest.raises(SpecError, match="with rest=refuse they must agree"):
         validated(GymnasiumSpec, {"id": "Bonus-v0", "rest": "refuse"})
 

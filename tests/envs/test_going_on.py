@@ -2,6 +2,7 @@
 
 import copy
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -318,8 +319,10 @@ def test_a_method_is_called_in_every_environment(workers):
         model.learn(30)
         assert set(runs.env.pool.do("call", "set_level", (0.8,), {}).values()) == {"set 0.8"}
         assert runs.env.task.reward(*goals, None)[0].item() == 0
-    # and so do those of a copy
-    assert copy.copy(model).call("set_level", 0.9) == model.call("set_level", 0.9)
+    # and so do those of a copy or a pickle
+    for made in (copy.copy(model), pickle.loads(pickle.dumps(model))):
+        assert made.call("set_level", 0.9) == copy.copy(model).call("set_level", 0.9)
+    model.call("set_level", 0.9)
     # but no other model's: rewards of goals 0.4 apart are still those of level 0.3
     facts = facts_of(model.spec.environment)
     assert facts.outcome(np.float32([[0.0, 0.0]]), np.float32([[0.0, 0.4]]))[0].item() == -1

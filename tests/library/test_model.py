@@ -350,6 +350,8 @@ class Uncopied(Corridor):
         (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),
         (lambda: PPO("PointReach-v0", her=None, fidelity="released"), "fidelity has no effect"),
         (lambda: small(her="past"), "'past' is not allowed"),
+        (lambda: small(her="final", strategy="future"), "her and strategy are the same: give one"),
+        (lambda: small(env_kwargs={"terminates": True}, kwargs={}), "use env_kwargs alone"),
         (lambda: small(name="td3"), "unknown option 'name'; sac has actor_learning_rate"),
         (lambda: SAC("PointReach-v0", id="Corridor-v0"), "unknown option 'id'; PointReach-v0 has"),
         (lambda: SAC("PointReach-v0", env_kwargs={"id": "Corridor-v0"}), "id is not allowed; env"),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from importlib import import_module
 from typing import Any, Protocol, Self, cast
 
@@ -18,7 +19,7 @@ from hindsight.specs.errors import SpecError
 #: Columns of results that the training loops write: all of them, or on-policy, or off-policy.
 OF_EVERY_ROW = {
     "phase", "seed", "iteration", "env_steps", "episodes", "return_mean", "success_rate",
-    "episode_length", "wall_seconds", "cpu_seconds", "hindsight",
+    "episode_length", "wall_seconds", "cpu_seconds", "hindsight", "reward_rest",
 }  # fmt: skip
 OF_ON_POLICY = OF_EVERY_ROW | {
     "advantage", "goal_displacement", "goal_moved", "hindsight_log_ratio_max",
@@ -111,12 +112,13 @@ def on_policy(spec: AlgorithmSpec) -> OnPolicyAlgorithm:
     return cast(OnPolicyAlgorithm, found)
 
 
-def columns_of(diagnostics: Any, *size: int) -> dict[str, Tensor]:
+def columns_of(diagnostics: Any, *size: int, but: str = "") -> dict[str, Tensor]:
     """An update's diagnostics by name, each of this size: [run], or [run, update].
 
-    Raises SpecError, naming it, for one that does not have a number for each.
+    `but` is left out.  Raises SpecError, naming it, for one that does not have a number for each.
     """
-    found = {name: values for name, values in vars(diagnostics).items() if name != "td_error"}
+    names = (field.name for field in fields(diagnostics) if field.name != but)
+    found = {name: torch.as_tensor(getattr(diagnostics, name)) for name in names}
     for name, values in found.items():
         if values.numel() != math.prod(size):
             raise SpecError(

@@ -42,11 +42,9 @@ def environment_values(
         raise SpecError(f"env_kwargs: {env_kwargs!r} is not allowed; it must be a dictionary")
     kwargs = dict(env_kwargs or {})
     own = ENVIRONMENTS.get(env) if isinstance(env, str) else None  # whose fields are checked
-    if own is not None:
-        limit = [] if max_episode_steps is None else ["max_episode_steps"]
-        _must_be_given_once(own, [*kwargs, *settings, *limit])
-        if "id" in kwargs:
-            raise SpecError("env_kwargs: id is not allowed; env is the environment's id")
+    if own is not None and "id" in kwargs:
+        raise SpecError("env_kwargs: id is not allowed; env is the environment's id")
+    given = [*kwargs, *settings, *([] if max_episode_steps is None else ["max_episode_steps"])]
     for key, value in kwargs.items():
         kept = _read_back({key: value})
         if kept is None or (own is None and kept != {key: value}):
@@ -69,7 +67,10 @@ def environment_values(
     # Left out if not given, because a note states any limit that is found.
     steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     if env in ENVIRONMENTS:
+        _must_be_given_once(ENVIRONMENTS[env], given)
         return {"id": env, **kwargs, **ENVIRONMENTS[env].by_field(steps)}
+    if kwargs and "kwargs" in settings:
+        raise SpecError("kwargs: are given with the environment already; use env_kwargs alone")
     return {"id": env, "kwargs": kwargs, **steps}
 
 
@@ -147,17 +148,17 @@ def _of_function(
         raise EnvironmentFailure.of(f"env: {make!r} failed", error) from error
     if not isinstance(made, gym.Env):
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")
-    if isinstance(made.unwrapped, GoalEnv):
-        own, parameters, limit = _of_instance(made)
-        if isinstance(own, str):
-            return own, parameters, limit if wanted is None else wanted
-    name = re.sub(r"\W", "", type(made.unwrapped).__name__) or "Environment"
     limit = _limit_of(made)
     if limit is not None and wanted is not None and wanted > limit:
         raise SpecError(
             f"max_episode_steps: {wanted} has no effect, because the environment itself ends "
             f"episodes after {limit} steps: make it without that limit"
         )
+    if isinstance(made.unwrapped, GoalEnv):
+        own, parameters, _ = _of_instance(made)
+        if isinstance(own, str):
+            return own, parameters, wanted
+    name = re.sub(r"\W", "", type(made.unwrapped).__name__) or "Environment"
     full = f"{NAMESPACE}/{name}-{os.getpid()}{next(_numbers)}-v0"  # a fork counts on, too
     gym.register(full, entry_point=make, max_episode_steps=limit)
     keep(full, kwargs, made, closes=True)

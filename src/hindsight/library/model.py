@@ -5,6 +5,7 @@ every run.  One run acts: by default the one with the best evaluation.
 """
 
 import copy
+import pickle
 import signal
 import sys
 import threading
@@ -18,6 +19,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 import pandas as pd
 import torch
@@ -72,7 +74,8 @@ Callback = Callable[["Model"], bool | None]
 LEARNS = "this model is learning already: wait until that call of learn ends"
 #: What cannot be assigned to a model, in our words and in those of Stable-Baselines3.
 SETTINGS = (
-    {"her", "preset", "seed", "evaluation_episodes"}.union(RENAMED, SAME, *KEYS.values())
+    {"her", "preset", "seed", "first_seed", "early_end", "evaluation_episodes", "env_kwargs"}
+    | {"policy_kwargs", "replay_buffer_kwargs"}.union(RENAMED, SAME, *KEYS.values())
     | {alias for models in PARTS.values() for model in models.values() for alias in model.aliases}
 ) - {"id", "name", "policy"}
 #: The score of a run that has not been evaluated.
@@ -168,6 +171,8 @@ class Model:
         usually = keys_of(preset, self.algorithm, "")  # refuses an unknown one at once
         settings = in_our_words(self.algorithm, {"seeds": seeds, "her": her, **settings}, usually)
         seeds, her = settings.pop("seeds"), settings.pop("her")
+        if her != "default" and "strategy" in settings:
+            raise SpecError("her and strategy are the same: give one")
         seeds = 4 if seeds is None else seeds
         environment = environment_values(env, env_kwargs, max_episode_steps, settings)
         keys = keys_of(preset, self.algorithm, environment["id"], bool(her))
@@ -552,7 +557,7 @@ class Model:
         """
         self._scores = [UNKNOWN] * len(self.seeds)
         found = self._started().call(method, arguments, options)
-        self._calls.append((method, arguments, options))
+        self._calls.append(copy.deepcopy((method, arguments, options)))
         return found
 
     def curves(self) -> pd.DataFrame:
@@ -744,6 +749,7 @@ class Model:
             raise SpecError(LEARNS)
         resumes = self._resumes if self._runs is None else self._runs.state_dict()
         left: dict[str, Any] = {"_learns": None, "_runs": None, "_board": None, "_actors": {}}
+        left["_calls"] = cloudpickle.dumps(self._calls)  # arguments may be lambdas
         return {**vars(self), **left, "_resumes": resumes, "acts_by": "best"}
 
     def __copy__(self) -> Self:
@@ -751,7 +757,8 @@ class Model:
         return copy.deepcopy(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _learns=threading.Lock())
+        calls = pickle.loads(state["_calls"])
+        vars(self).update(state, _learns=threading.Lock(), _calls=calls)
 
     def save(self, path: str | Path, *, training: bool = False) -> Path:
         """Save every run's policy and the curves; returns the path.

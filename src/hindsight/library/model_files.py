@@ -20,7 +20,7 @@ from hindsight.specs.code import identity_of
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError
 from hindsight.specs.from_file import cell_of, wants_naming
-from hindsight.specs.gymnasium import NAMESPACE, GymnasiumSpec, registered
+from hindsight.specs.gymnasium import NAMESPACE, GymnasiumSpec, called, registered
 from hindsight.training.finished import changed_versions
 from hindsight.training.policy_files import PolicyFile
 
@@ -57,8 +57,8 @@ def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor
         ]
         if chosen and not trained_in.startswith(f"{NAMESPACE}/"):
             warnings.warn(
-                f"{where['id']} has the training's {', '.join(chosen)}, too; for others, make a "
-                "new model",
+                f"{called(where['id'])} has the training's {', '.join(chosen)}, too; for others, "
+                "make a new model",
                 stacklevel=3,
             )
     try:
@@ -68,25 +68,26 @@ def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor
             raise
         why = reason(error).removeprefix(f"{file.path}: ")
         raise SpecError(
-            f"env: {where['id']} does not fit the policies in {file.path}: {why}"
+            f"env: {called(where['id'])} does not fit the policies in {file.path}: {why}"
         ) from None
     there = spec.environment
+    name = called(there.id)
     trained_for, choices = file.saved.get("choices"), list(there.choices)
     if trained_for not in (None, choices):
         raise SpecError(
-            f"env: {there.id} has actions of {choices or 'no'} choices, and the policies in "
+            f"env: {name} has actions of {choices or 'no'} choices, and the policies in "
             f"{file.path}, trained in {trained_in}, of {trained_for or 'none'}"
         )
     trained_for, goal_size = file.saved.get("goal_size"), getattr(there, "goal_size", None)
     if None not in (trained_for, goal_size) and trained_for != goal_size:
         raise SpecError(
-            f"env: {there.id} has goals of {goal_size} numbers, and the policies in {file.path}, "
+            f"env: {name} has goals of {goal_size} numbers, and the policies in {file.path}, "
             f"trained in {trained_in}, are for goals of {trained_for}"
         )
     trained_for = file.saved.get("keys")
     if trained_for not in (None, list(there.keys)):
         raise SpecError(
-            f"env: {there.id} has observations of {', '.join(there.keys)}, and the policies in "
+            f"env: {name} has observations of {', '.join(there.keys)}, and the policies in "
             f"{file.path}, trained in {trained_in}, are for {', '.join(trained_for)}"
         )
     try:
@@ -95,7 +96,7 @@ def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor
         if env is None:
             raise
         raise SpecError(
-            f"env: {there.id} has observations of {there.observation_size} numbers and "
+            f"env: {name} has observations of {there.observation_size} numbers and "
             f"{there.n_outputs} action outputs, which does not fit the policies in {file.path}, "
             f"trained in {trained_in}"
         ) from None
@@ -104,8 +105,7 @@ def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor
 def is_another_task(file: PolicyFile, spec: CellSpec) -> bool:
     """Whether a file's environment had another name, other parameters or another step limit."""
     before, now = file.values["environment"], spec.environment.model_dump(mode="json")
-    numbered = re.compile(rf"^{NAMESPACE}/(.*?)-?\d+-v0$")  # objects have a new number each time
-    names = (numbered.sub(r"\1", x["id"].rpartition(":")[2]) for x in (before, now))
+    names = (called(x["id"].rpartition(":")[2]) for x in (before, now))
     others = {key: value for key, value in before.items() if key != "id"}
     return len({*names}) > 1 or any(now.get(key) != value for key, value in others.items())
 

@@ -182,7 +182,7 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def called(self) -> str:
         """Name in messages; for an environment given as an object, its class."""
-        return re.sub(rf"^{NAMESPACE}/(.*?)-?\d+-v0$", r"\1", self.id)
+        return called(self.id)
 
     @property
     def step_ms(self) -> float:
@@ -321,6 +321,11 @@ def _is_plain(value: Any, depth: int = 4) -> bool:
 
 def _registering(name: str) -> tuple[str, str] | None:
     return next((p for begin, p in REGISTERED_BY.items() if name.startswith(begin)), None)
+
+
+def called(name: str) -> str:
+    """An environment's id; the class of one that was given as an object, which has a number."""
+    return re.sub(rf"^{NAMESPACE}/(.*?)-?\d+-v0$", r"\1", name)
 
 
 def registered(name: str) -> Any:

@@ -273,4 +273,4 @@ class OffPolicyRuns(Runs):
             # A run whose errors are no longer finite has diverged, and ends after this iteration.
             finite = np.nan_to_num(errors[:, 0].cpu().numpy(), posinf=0.0, neginf=0.0)
             self.buffer.update_priorities(index, finite)
-        self._note(columns_of(found, runs, n))
+        self._note(columns_of(found, runs, n, but="td_error"))

@@ -198,7 +198,8 @@ def tried(
             after, over = np.array(result[0]["desired_goal"]), moves or result[2] or result[3]
             if np.allclose(after, goal, rtol=1e-5, atol=1e-6):
                 step = note(after, result)
-                if not moves and np.array_equal(step.achieved, first.achieved):
+                alike = np.array_equal(step.achieved, first.achieved)
+                if alike and not moves and np.isfinite(first.reward):
                     found.moved.append((first, step))
                 if step.success and not over:
                     found.moves_on |= not np.allclose(env.step(action)[0]["desired_goal"], goal)
@@ -254,16 +255,21 @@ def _with_goals_moved(
     # A number that equals the goal's by chance does so in one episode.
     held = set.intersection(*({*places(seed)[1]} for seed in range(LOOKS)))
     for seed, distance in enumerate(distances if held else ()):
-        env.reset(seed=seed)
-        obs, reward, *_ = env.step(action)
-        here, paid = np.array(obs["achieved_goal"]), float(reward)
+        paid = []
+        for _ in range(2):
+            env.reset(seed=seed)
+            obs, reward, *_ = env.step(action)
+            paid.append(float(reward))
+        here = np.array(obs["achieved_goal"])
+        # What does not repeat itself says nothing about goals.
+        reward = paid[0] if paid[0] == paid[1] else np.nan
         before, found = places(seed)
         goal = (here + distance * (before - here)).astype(here.dtype)
         changed = [(place, found[place]) for place in held & found.keys()]
         try:
             for (_, part), (owner, key, old) in changed:
                 _put(owner, key, _with_goal(old, part, goal))
-            yield goal, Tried(here, before, False, False, paid), action, env.step(action)
+            yield goal, Tried(here, before, False, False, reward), action, env.step(action)
         finally:
             for _, (owner, key, old) in changed:  # other environments may share the part
                 _put(owner, key, old)
