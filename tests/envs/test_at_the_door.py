@@ -299,7 +299,7 @@ class Slow(Curriculum):
 class Shared(Curriculum):
     """All instances share the number of episodes, so that they agree at any time."""
 
-    later = 40
+    later = 60
     counts: ClassVar[list[int]] = [0]
 
     def reset(self, **options: Any) -> Any:
@@ -498,7 +498,7 @@ class Fee(Hovering):
         return obs, reward - 0.5, *rest
 
 
-class Toll(Hovering):
+class Rounded(Hovering):
     """Far away, rewards are so large that the toll is less than their rounding."""
 
     tolls = 0
@@ -512,7 +512,7 @@ class Toll(Hovering):
         return -1e3 * np.linalg.norm(achieved - desired, axis=-1)
 
 
-class Hours(Toll):
+class Hours(Rounded):
     """A step costs more the later it is, whatever the episode."""
 
     def step(self, action: Any) -> Any:
@@ -520,7 +520,7 @@ class Hours(Toll):
         return obs, reward - 0.01 * self.tolls, *rest
 
 
-for kind in (OwnGoal, Blind, Scaled, Near, Bonus, Fee, Toll, Hours, Metres):
+for kind in (OwnGoal, Blind, Scaled, Near, Bonus, Fee, Rounded, Hours, Metres):
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
 
@@ -569,7 +569,7 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
     assert any(said in note.replace("-0", "0") for note in bonus.notes)
     assert "what a step pays beyond compute_reward depends on the goal" in bonus.alarms[0]
     assert not always.alarms and any("a step's reward was -1.5" in note for note in always.notes)
-    assert not hovering("Toll-v0").facts.alarms and not hovering("Hours-v0").facts.alarms
+    assert not hovering("Rounded-v0").facts.alarms and not hovering("Hours-v0").facts.alarms
     with pytest.raises(SpecError, match="with rest=refuse they must agree"):
         validated(GymnasiumSpec, {"id": "Bonus-v0", "rest": "refuse"})
 
