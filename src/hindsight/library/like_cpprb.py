@@ -89,7 +89,9 @@ class HindsightReplayBuffer(FieldBuffer):
             goal_func: function of states [n, ...] that returns the goals they achieve.  None: a
                 state is its own goal.
             goal_shape: None: that of a state.
-            state, action, next_state: their names in `env_dict`.
+            state: name of the states in `env_dict`.
+            action: name of the actions.
+            next_state: name of the next states.
             done: name of the termination in `env_dict`, if it has one: 1 if nothing follows, 0 if a
                 time limit cut the episode.
             strategy: where new goals come from: "final" (with one additional goal), "future",

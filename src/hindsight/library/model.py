@@ -821,7 +821,8 @@ class Model:
                 parameters of the training.  An object counts as the task of the training if its
                 class has the same name; then the best parameters stay those of the file until an
                 evaluation is better.
-            device, workers: as for a new model.
+            device: as for a new model.
+            workers: as for a new model.
 
         Raises:
             FileError: the file is damaged or of another kind.
