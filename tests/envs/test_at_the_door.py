@@ -560,10 +560,7 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
         lambda: gym.wrappers.TransformReward(gym.make("Near-v0"), lambda reward: reward + 1),
         seeds=1, workers=0,
     )  # fmt: skip
-    assert any(
-        "+1" not in note and "must have nothing to do with the goal" in note
-        for note in shifted.notes
-    )
+    assert any("+1" not in note and "must not depend on the goal" in note for note in shifted.notes)
     said = "a step's reward was 5, but compute_reward returns 0; the rest is kept under every"
     bonus, always = (hovering(name).facts for name in ("Bonus-v0", "Fee-v0"))
     assert any(said in note.replace("-0", "0") for note in bonus.notes)

@@ -115,7 +115,7 @@ def test_an_achieved_goal_that_is_always_the_same_is_told_of():
         def observe(self) -> dict[str, Any]:
             return super().observe() | {"achieved_goal": np.zeros(1, np.float32)}
 
-    said = "achieved_goal was the same at every step of a trial, from other starts, too"
+    said = "achieved_goal was the same at every step of a trial, whatever the start"
     for env, count in ((Unmoved, 1), (Drone, 0)):
         notes = SAC(env, max_episode_steps=20, **SMALL).notes
         assert sum(said in note for note in notes) == count

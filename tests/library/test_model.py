@@ -346,12 +346,25 @@ class Uncopied(Corridor):
         (lambda: small(Uncopied(), max_episode_steps=9), "pass a function that creates one"),
         (lambda: small(Corridor()), "Corridor has no step limit that is always the same"),
         (lambda: small(3), "it must be a gymnasium id, a function"),
+        (
+            lambda: PPO(gym.wrappers.TimeLimit(gym.make("PredatorPrey-v0"), 6)),
+            "PredatorPrey-v0 takes no step limit from a wrapper",
+        ),
+        (
+            lambda: SAC(
+                lambda: gym.wrappers.TimeLimit(gym.make("PointReach-v0"), 10), max_episode_steps=20
+            ),
+            "20 has no effect, because the environment itself ends episodes after 10",
+        ),
         (lambda: small(lambda: 3), "returned int, not an environment"),
         (lambda: PPO("PredatorPrey-v0", dense_reward=True), "leave hindsight off"),
         (lambda: PPO("PointReach-v0", her=None, fidelity="released"), "fidelity has no effect"),
         (lambda: small(her="past"), "'past' is not allowed"),
         (lambda: small(her="final", strategy="future"), "her and strategy are the same: give one"),
-        (lambda: small(env_kwargs={"terminates": True}, kwargs={}), "use env_kwargs alone"),
+        (
+            lambda: small(env_kwargs={"terminates": True}, kwargs={}),
+            "are given already, as env_kwargs",
+        ),
         (lambda: small(name="td3"), "unknown option 'name'; sac has actor_learning_rate"),
         (lambda: SAC("PointReach-v0", id="Corridor-v0"), "unknown option 'id'; PointReach-v0 has"),
         (lambda: SAC("PointReach-v0", env_kwargs={"id": "Corridor-v0"}), "id is not allowed; env"),
@@ -587,7 +600,7 @@ def test_the_name_of_the_environment_keeps_its_parameters(tmp_path):
     small(again, success="any").save(path)
     assert SAC.load(path, env=again).spec.environment.success == "any"
     small(success="any").save(path)
-    with pytest.warns(UserWarning, match="has the training's success=any, too"):
+    with pytest.warns(UserWarning, match="keeps success=any from the training"):
         SAC.load(path, env=again)
 
 

@@ -15,7 +15,10 @@ from PIL import Image
 
 from hindsight.envs.episodes import load_episodes
 from hindsight.envs.goal_environments import GoalEnvironments
+from hindsight.envs.render import PICTURES
 from hindsight.io.files import FileError
+from hindsight.library.model import SAC
+from hindsight.library.train import is_drawn
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PREYS, Prey
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -186,3 +189,11 @@ def test_watching_in_a_way_that_is_none_ends_in_one_sentence(tmp_path: Path, way
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ") and f"MUJOCO_GL={way}" in line
+
+
+def test_an_environment_without_a_picture_is_not_offered_as_a_film(monkeypatch, tmp_path):
+    assert is_drawn("PointReach-v0")
+    monkeypatch.delitem(PICTURES, "PointReach-v0")
+    assert not is_drawn("PointReach-v0")
+    with pytest.raises(FileError, match="PointReach-v0 cannot be filmed: it has no render_mode"):
+        SAC("PointReach-v0", seeds=1, hidden=(8,)).film(tmp_path / "nothing.gif")

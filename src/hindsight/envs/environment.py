@@ -12,6 +12,9 @@ from hindsight.envs.step import Step
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.errors import SpecError
 
+#: A method of the environments with its arguments.
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
 
 class Task(Protocol):
     """Rewards and goal space of an environment: what relabelling needs to know about it."""
@@ -59,6 +62,8 @@ class Environment(ABC):
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: continuous actions
     truncates = True  # whether a time limit may truncate episodes
     any_success = False  # see `Task`
+    #: Methods that were called in every environment, for those that are made later.
+    calls: Sequence[Call] = ()
     keeps_rest = False  # whether steps report the part of rewards that goals do not explain
     parallel_episodes: int | None = None  # a run's evaluation episodes at the same time; None: all
 

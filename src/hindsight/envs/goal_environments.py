@@ -5,6 +5,8 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.envs.environment import Environment
+from hindsight.envs.environment import Call, Environment
 from hindsight.envs.gymnasium.facts import REST, facts_of
-from hindsight.envs.gymnasium.workers import Call, Pool, place_of
+from hindsight.envs.gymnasium.workers import Pool, place_of
 from hindsight.envs.step import Step
 from hindsight.specs.errors import SpecError, others_code
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -56,9 +58,8 @@ class GoalEnvironments(Environment):
         slots = [(seed, env) for seed in seeds for env in range(n_envs)]
         purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         self._of_pool = spec, slots, purpose, workers
-        #: Methods that were called in every environment, for those that are made later.
-        self._calls: list[Call] = []
-        self.pool = Pool(*self._of_pool, self._calls, self.facts)
+        self.calls: list[Call] = []
+        self.pool = Pool(*self._of_pool, self.calls, self.facts)
         #: Indices of the pool's rows, [run, env].
         self._rows = np.arange(len(slots)).reshape(len(seeds), n_envs)
         #: [run, env] bool: loading began a new episode here, of which training does not know yet.
@@ -121,7 +122,7 @@ class GoalEnvironments(Environment):
             old.close()
             if self._asks_its_own:  # an instance that has been closed
                 self._ask_its_own()
-            self.pool = Pool(*self._of_pool, self._calls, self.facts)
+            self.pool = Pool(*self._of_pool, self.calls, self.facts)
             self.pool.rows["active"] = old.rows["active"]
         self.pool.rows["episode"], self.pool.rows["elapsed"] = episode, 0
         self.pool.do("restore")
@@ -151,7 +152,9 @@ class GoalEnvironments(Environment):
         found = self.pool.do("call", *call)
         if self._asks_its_own:
             self._call_its_own(*call)
-        self._calls.append(call)
+        with suppress(Exception):  # what cannot be copied stays the caller's
+            call = deepcopy(call)
+        self.calls.append(call)
         return [[found[i] for i in run] for run in self._rows.tolist()]
 
     @property
@@ -164,7 +167,7 @@ class GoalEnvironments(Environment):
         own = self.spec.make()
         own.reset(seed=0)  # a method may need it
         self.facts = self.facts.of(own)
-        for call in self._calls:
+        for call in self.calls:
             self._call_its_own(*call)
 
     def _call_its_own(self, name: str, arguments: Sequence[Any], options: Any) -> None:

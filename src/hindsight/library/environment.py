@@ -70,7 +70,7 @@ def environment_values(
         _must_be_given_once(ENVIRONMENTS[env], given)
         return {"id": env, **kwargs, **ENVIRONMENTS[env].by_field(steps)}
     if kwargs and "kwargs" in settings:
-        raise SpecError("kwargs: are given with the environment already; use env_kwargs alone")
+        raise SpecError("kwargs: the environment's arguments are given already, as env_kwargs")
     return {"id": env, "kwargs": kwargs, **steps}
 
 
@@ -78,7 +78,7 @@ def _must_be_given_once(task: type[EnvironmentSpec], names: Iterable[str]) -> No
     """Raise SpecError for a field of which these names, given in several places, have two."""
     fields = Counter(task.aliases.get(name, name) for name in names)
     if twice := [field for field, times in fields.items() if times > 1]:
-        raise SpecError(f"{twice[0]} is given twice, by one name or by two: give it once")
+        raise SpecError(f"{twice[0]} is given twice, perhaps under two names: give it once")
 
 
 def _of_instance(
@@ -94,8 +94,8 @@ def _of_instance(
             if limit is not None and limit < task.step_limit:  # which is met first
                 if "max_episode_steps" not in task.aliases:
                     raise SpecError(
-                        f"env: {task.id} is not trained in with another step limit: leave out "
-                        "max_episode_steps and TimeLimit, and set max_steps"
+                        f"env: {task.id} takes no step limit from a wrapper: leave out TimeLimit "
+                        "and max_episode_steps, and set max_steps"
                     )
                 kwargs |= task.by_field({"max_episode_steps": limit})
             limit = None

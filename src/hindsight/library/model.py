@@ -25,6 +25,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from hindsight.envs.environment import Call
 from hindsight.io.checkpoints import MISFITS, save
 from hindsight.io.files import FileError, reason
 from hindsight.io.interruption import Interrupted, noticed
@@ -53,7 +54,7 @@ from hindsight.library.policy import Policy, export, must_fit, spaces_of
 from hindsight.library.presets import called, keys_of, notes_of
 from hindsight.replay.buffer import check_choice, count_of
 from hindsight.specs.algorithms import ALGORITHMS
-from hindsight.specs.cell import KEYS, PARTS, CellSpec, cell_values, must_count
+from hindsight.specs.cell import PARTS, SECTIONS, CellSpec, cell_values, must_count
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.specs.off_policy import ContinuousSpec, OffPolicySpec
@@ -73,11 +74,12 @@ Callback = Callable[["Model"], bool | None]
 #: A message to another thread than that which learns.
 LEARNS = "this model is learning already: wait until that call of learn ends"
 #: What cannot be assigned to a model, in our words and in those of Stable-Baselines3.
-SETTINGS = (
-    {"her", "preset", "seed", "first_seed", "early_end", "evaluation_episodes", "env_kwargs"}
-    | {"policy_kwargs", "replay_buffer_kwargs"}.union(RENAMED, SAME, *KEYS.values())
-    | {alias for models in PARTS.values() for model in models.values() for alias in model.aliases}
-) - {"id", "name", "policy"}
+SETTINGS = {
+    *("her", "preset", "seed", "first_seed", "early_end", "evaluation_episodes", "env_kwargs"),
+    *("policy_kwargs", "replay_buffer_kwargs", *RENAMED, *SAME, *INSTEAD),
+    *(name for part in SECTIONS for kind in PARTS[part].values() for name in kind.model_fields),
+    *(alias for part in SECTIONS for kind in PARTS[part].values() for alias in kind.aliases),
+} - {"id", "name", "policy"}
 #: The score of a run that has not been evaluated.
 UNKNOWN = (-np.inf, -np.inf)
 #: Bytes that the replay buffers of all runs may take, unless the user sets `buffer_size`.
@@ -229,8 +231,8 @@ class Model:
         self._resumes: dict[str, Any] | None = None
         #: The file a model was loaded from, until `learn` continues its training.
         self._file: PolicyFile | None = None
-        #: Methods that were called in its environments, for those of a copy.
-        self._calls: list[tuple[str, Sequence[Any], Mapping[str, Any]]] = []
+        #: Methods that were called in the environments of the model that this one is a copy of.
+        self._calls: Sequence[Call] = ()
         #: Environment steps that each run has trained so far.
         self.num_timesteps = 0
         #: The step of the last evaluation, and how long those of this call of `learn` took.
@@ -556,9 +558,7 @@ class Model:
             EnvironmentFailure: the method raised an error.
         """
         self._scores = [UNKNOWN] * len(self.seeds)
-        found = self._started().call(method, arguments, options)
-        self._calls.append(copy.deepcopy((method, arguments, options)))
-        return found
+        return self._started().call(method, arguments, options)
 
     def curves(self) -> pd.DataFrame:
         """Return the learning curves: a row per run and iteration, and per run and evaluation.
@@ -716,10 +716,8 @@ class Model:
             return self.__getattribute__(name)  # raises the usual error
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in SETTINGS or name in INSTEAD:
-            raise AttributeError(
-                f"{name}: a model's settings stay as they were given to it: make a new one"
-            )
+        if name in SETTINGS:
+            raise AttributeError(f"{name}: a model's settings cannot be changed; make a new model")
         super().__setattr__(name, value)
 
     def get_env(self) -> Any:
@@ -749,7 +747,8 @@ class Model:
             raise SpecError(LEARNS)
         resumes = self._resumes if self._runs is None else self._runs.state_dict()
         left: dict[str, Any] = {"_learns": None, "_runs": None, "_board": None, "_actors": {}}
-        left["_calls"] = cloudpickle.dumps(self._calls)  # arguments may be lambdas
+        calls = self._calls if self._runs is None else self._runs.env.calls
+        left["_calls"] = cloudpickle.dumps(calls)  # arguments may be lambdas
         return {**vars(self), **left, "_resumes": resumes, "acts_by": "best"}
 
     def __copy__(self) -> Self:

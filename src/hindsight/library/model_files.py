@@ -57,8 +57,8 @@ def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor
         ]
         if chosen and not trained_in.startswith(f"{NAMESPACE}/"):
             warnings.warn(
-                f"{called(where['id'])} has the training's {', '.join(chosen)}, too; for others, "
-                "make a new model",
+                f"{called(where['id'])} keeps {', '.join(chosen)} from the training; for other "
+                "values, make a new model",
                 stacklevel=3,
             )
     try:

@@ -158,7 +158,7 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"policy         {files['policies']}",
         *_best(files["best"], there["best"]),
         f"use it         {program} evaluate {policy}{named}",
-        *([f"               {program} watch {policy} episodes.gif{named}"] * _is_drawn(env)),
+        *([f"               {program} watch {policy} episodes.gif{named}"] * is_drawn(env)),
     ]
 
 
@@ -173,7 +173,7 @@ def _best(shown: Path, file: Path) -> list[str]:
     return [f"best policy    {shown}  (each run at its best evaluation)"]
 
 
-def _is_drawn(env: str) -> bool:
+def is_drawn(env: str) -> bool:
     """Whether an environment can be filmed, as far as that shows without making it."""
     if env in ENVIRONMENTS:
         from hindsight.envs.render import PICTURES

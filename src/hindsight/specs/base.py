@@ -47,7 +47,7 @@ FIDELITIES: tuple[Fidelity, ...] = get_args(Fidelity)
 Success = Literal["last", "any"]
 DEVICES = "^(cpu|cuda(:[0-9]{1,3})?)$"
 #: Action spaces that an algorithm may support.
-ACTIONS = ("any", "continuous", "discrete")
+Actions = Literal["any", "continuous", "discrete"]
 #: Keys of a goal environment's observation, in the order of the policy's input.
 GOAL_KEYS = ("achieved_goal", "desired_goal", "observation")
 
@@ -177,7 +177,7 @@ class AlgorithmSpec(Spec):
     #: On-policy algorithms use `hindsight`, off-policy algorithms use `replay`.
     on_policy: ClassVar[bool]
     #: Supported action spaces.
-    actions: ClassVar[Literal["any", "continuous", "discrete"]] = "any"
+    actions: ClassVar[Actions] = "any"
     #: Whether the policy itself is stochastic; if not, the training loop adds exploration noise.
     stochastic: ClassVar[bool] = True
     #: Whether the authors also ended its runs by a test (`EndTestSpec`).
@@ -205,8 +205,8 @@ class AlgorithmSpec(Spec):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if cls.actions not in ACTIONS:
-            raise SpecError(f"{cls.__name__}.actions: {cls.actions!r} is unknown; use {ACTIONS}")
+        if cls.actions not in (known := get_args(Actions)):
+            raise SpecError(f"{cls.__name__}.actions: {cls.actions!r} is unknown; use {known}")
         if "module" in vars(cls) and "compiled_module" not in vars(cls):
             cls.compiled_module = ""  # an inherited one is the other module's update
 

@@ -333,8 +333,8 @@ def registered(name: str) -> Any:
     module, _, bare = name.rpartition(":")
     if bare.startswith(f"{NAMESPACE}/") and bare not in gym.registry:
         raise SpecError(
-            f"{name}: was passed as an object in another process, and this one does not have it; "
-            "there, save the model to a file; here, pass the environment: load(path, env=...)"
+            f"{called(name)}: was passed as an object in another process, and this one does not "
+            "have it: save the model to a file there, and load(path, env=...) here"
         )
     if module:
         _import(module, name)

@@ -1,8 +1,17 @@
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from hindsight.specs.base import AlgorithmSpec, Count, Fraction, NonNegative, Positive, Share, Steps
+from hindsight.specs.base import (
+    Actions,
+    AlgorithmSpec,
+    Count,
+    Fraction,
+    NonNegative,
+    Positive,
+    Share,
+    Steps,
+)
 from hindsight.specs.errors import not_allowed
 
 
@@ -50,7 +59,7 @@ class OffPolicySpec(AlgorithmSpec):
 class ContinuousSpec(OffPolicySpec):
     """Options of the actor-critic algorithms for continuous actions."""
 
-    actions: ClassVar[Literal["any", "continuous", "discrete"]] = "continuous"
+    actions: ClassVar[Actions] = "continuous"
     aliases: ClassVar[dict[str, str]] = {
         "actor_lr": "actor_learning_rate",
         "critic_lr": "critic_learning_rate",

@@ -70,7 +70,7 @@ ALIKE = (
 STEPS_BENEATH = 20
 #: Messages about the part of a reward that goals do not explain.
 REST = {
-    "keep": "the rest is kept under every goal, so it must have nothing to do with the goal "
+    "keep": "the rest is kept under every goal, so it must not depend on the goal "
     "(rest=drop drops it)",
     "drop": "the rest is dropped",
 }
@@ -293,7 +293,7 @@ def find_facts(
     met = [*(each for each, _ in found.starts), *(each.achieved for each in found.steps)]
     if len(found.starts) > 1 and all(np.array_equal(each, met[0]) for each in met):
         lines.append(
-            "achieved_goal was the same at every step of a trial, from other starts, too; if that "
+            "achieved_goal was the same at every step of a trial, whatever the start; if that "
             "is so everywhere, hindsight teaches nothing"
         )
     if told:
@@ -379,7 +379,7 @@ def _notes_on(rewards: OfGoals) -> Iterator[str]:
     if rewards.reads_info:
         yield (
             "compute_reward reads info: its effect on a step's reward is kept under every goal, so "
-            "it must have nothing to do with the goal"
+            "it must not depend on the goal"
         )
 
 

@@ -27,6 +27,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight.envs.environment import Call
 from hindsight.envs.gymnasium.facts import GoalFacts, finite_row
 from hindsight.envs.gymnasium.goal_functions import LARGEST_REWARD, Constancy
 from hindsight.envs.gymnasium.trial import success_in
@@ -38,8 +39,6 @@ from hindsight.streams import Purpose, stream
 
 #: An environment: its run's seed, and its index within the run.
 Slot = tuple[int, int]
-#: A method of the environments with its arguments.
-Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 #: What is said of an end that has nothing to do with the goal, and counts as a success.
 ENDS_ANYWAY = (
     "compute_terminated ended an episode that it would have ended under other goals, too (a "

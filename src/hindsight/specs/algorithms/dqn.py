@@ -1,6 +1,6 @@
 from typing import ClassVar, Literal
 
-from hindsight.specs.base import Fraction, Positive, Share, Steps, Widths
+from hindsight.specs.base import Actions, Fraction, Positive, Share, Steps, Widths
 from hindsight.specs.off_policy import OffPolicySpec
 
 
@@ -13,7 +13,7 @@ class DQNSpec(OffPolicySpec):
 
     module: ClassVar[str] = "hindsight.algorithms.dqn"
     compiled_module: ClassVar[str] = "hindsight.algorithms.dqn_compiled"
-    actions: ClassVar[Literal["any", "continuous", "discrete"]] = "discrete"
+    actions: ClassVar[Actions] = "discrete"
     passes: ClassVar[float] = 0.5
 
     name: Literal["dqn"] = "dqn"
