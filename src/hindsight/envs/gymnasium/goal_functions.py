@@ -20,7 +20,7 @@ LARGEST_REWARD = 1e8
 #: Steps whose goals are asked about again at the start of every episode.
 KEPT = 32
 #: How often a value that depends on the goal in another way than expected is asked for again.
-REPEATS = 8
+REPEATS = 64
 
 
 class OfGoals:
