@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from hindsight.envs.environment import Call, Environment
-from hindsight.envs.gymnasium.facts import REST, facts_of
+from hindsight.envs.gymnasium.facts import facts_of
+from hindsight.envs.gymnasium.rest import REST
 from hindsight.envs.gymnasium.workers import Pool, place_of
 from hindsight.envs.step import Step
 from hindsight.specs.errors import SpecError, others_code

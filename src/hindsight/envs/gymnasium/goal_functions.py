@@ -23,6 +23,11 @@ KEPT = 32
 REPEATS = 64
 
 
+def method_of(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
+    """A method of an environment, or of one of its wrappers; None: there is none."""
+    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+
+
 class OfGoals:
     """An environment's function of goals, called for many goals at once.
 

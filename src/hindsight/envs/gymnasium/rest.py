@@ -1,0 +1,139 @@
+"""The rest: the part of a third-party environment's reward that its `compute_reward` lacks."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from hindsight.envs.gymnasium.goal_functions import OfGoals, nearby
+from hindsight.envs.gymnasium.trial import Evidence, Tried, driven
+from hindsight.specs.base import GOAL_KEYS
+from hindsight.specs.errors import SpecError
+
+#: Gymnasium's wrappers that cannot be trained with, and why.
+NOT_ALLOWED = {
+    "ClipAction": "it takes away the bounds of actions: leave it out, as actions keep within them",
+    "NormalizeReward": "it divides rewards by a running number, and those of new goals by none",
+    "DelayObservation": "a step's reward is not that of the goal that it then shows",
+}
+#: Steps by which an environment beneath its wrappers shows what it pays for.
+STEPS_BENEATH = 20
+#: Messages about the part of a reward that goals do not explain.
+REST = {
+    "keep": "the rest is kept under every goal, so it must not depend on the goal "
+    "(rest=drop drops it)",
+    "drop": "the rest is dropped",
+}
+
+
+class Wrappers(NamedTuple):
+    """Names of the wrappers of which compute_reward may not know, each empty if there is none."""
+
+    changes: str  # changes rewards
+    shows: str  # changes observations, and goals with them
+
+
+def wrappers_of(name: str, env: Any) -> Wrappers:
+    """The outermost of an environment's wrappers of either kind.
+
+    Raises SpecError for one that cannot be trained with.
+    """
+    changes = shows = ""
+    while isinstance(env, gym.Wrapper):
+        kind = type(env).__name__
+        if (why := NOT_ALLOWED.get(kind)) and type(env).__module__.startswith("gymnasium."):
+            raise SpecError(f"{name}: {kind} is not allowed, because {why}")
+        changes = kind if isinstance(env, gym.RewardWrapper) else changes
+        observes = gym.ObservationWrapper | gym.wrappers.FrameStackObservation
+        shows = kind if isinstance(env, observes) else shows
+        env = env.env
+    return Wrappers(changes, shows)
+
+
+def rest_in(
+    name: str,
+    env: gym.Env[Any, Any],
+    shown: Mapping[str, Any],
+    wrappers: Wrappers,
+    rewards: OfGoals,
+    steps: Sequence[Tried],
+) -> str:
+    """A message if a step paid otherwise than compute_reward returns; empty if none did.
+
+    shown: the observation after `reset(seed=0)`.
+
+    Raises SpecError if rewards of relabelled goals would be wrong for that reason.
+    """
+    line = _beyond(name, rewards, steps, wrappers.changes)
+    if line and wrappers.shows and _pays_by_other_goals(env.unwrapped, shown):
+        raise SpecError(
+            f"{name}: {wrappers.shows} changes goals, but compute_reward expects the "
+            "environment's own, so relabelled goals would get wrong rewards: write a wrapper that "
+            "changes both"
+        )
+    return line
+
+
+def _pays_by_other_goals(env: Any, shown: Mapping[str, Any]) -> bool:
+    """Whether an environment beneath its wrappers pays what compute_reward says of its own goals.
+
+    shown: what the wrappers show after `reset(seed=0)`.
+    """
+    with suppress(Exception):
+        own, _ = env.reset(seed=0)
+        if all(np.array_equal(own[key], shown[key]) for key in GOAL_KEYS[:2]):
+            return False
+        for _, obs, (after, paid, _, _, info) in driven(env, STEPS_BENEATH):
+            goals = np.array(after["achieved_goal"]), np.array(obs["desired_goal"])
+            if not np.isclose(float(env.compute_reward(*goals, info)), paid, rtol=1e-5, atol=1e-6):
+                return False
+        return True
+    return False
+
+
+def rest_depends(rewards: OfGoals, found: Evidence) -> bool:
+    """Whether a step paid another rest once the goal was moved, beyond rounding."""
+    for pair in found.moved:
+        rests = [each.reward - rewards(*nearby(each.achieved, each.desired)) for each in pair]
+        apart = np.abs(np.subtract.outer(*rests)).min()
+        if apart > 1e-4 + 1e-4 * max(abs(each.reward) for each in pair):
+            return True
+    return False
+
+
+def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -> str:
+    """A message if a step paid otherwise than compute_reward returns; empty if none did.
+
+    Raises SpecError if all pay a multiple of it, as under a wrapper that scales rewards, or if
+    there is one that `changes` rewards, another function of it than a constant more.
+    """
+    achieved, desired, _, _, paid = map(np.array, zip(*steps, strict=True))
+    computed = rewards(achieved, desired)
+    differ = ~np.isclose(computed, paid, rtol=1e-5, atol=1e-6)
+    for i in differ.nonzero()[0]:  # goals within a rounding error may pay otherwise
+        close = rewards(*nearby(achieved[i], desired[i]))
+        differ[i] = not np.isclose(close, paid[i], rtol=1e-5, atol=1e-6).any()
+    if not differ.any():
+        return ""
+    if np.ptp(computed) > 0:
+        largest = int(np.abs(computed).argmax())
+        factor = paid[largest] / computed[largest]
+        several = np.count_nonzero(computed) > 1 and factor != 0
+        if several and np.allclose(factor * computed, paid, rtol=1e-4, atol=1e-6):
+            raise SpecError(
+                f"{name}: its steps pay {factor:g} times what compute_reward returns, so rewards "
+                "of relabelled goals would be of another size: scale compute_reward, too"
+            )
+    near = 1e-5 + 1e-4 * np.abs(paid).max()
+    varies = np.ptp(paid - computed) > near
+    # A penalty of some steps is no function of compute_reward.
+    follows = all(np.ptp(paid[computed == value]) <= near for value in np.unique(computed))
+    if changes and varies and follows:
+        raise SpecError(
+            f"{name}: {changes} changes rewards by more than a constant, and compute_reward does "
+            "not, so rewards of relabelled goals would be others: write a wrapper that changes both"
+        )
+    first = int(differ.argmax())
+    return f"a step's reward was {paid[first]:g}, but compute_reward returns {computed[first]:g}"
