@@ -5,6 +5,7 @@ import math
 import pickle
 import warnings
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -197,6 +198,37 @@ def test_vector_environments(kind):
         pytest.raises(ValueError, match="copy=False is not allowed, because the step has overw"),
     ):
         HindsightReplayBuffer(40, env)
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_environments_whose_episodes_do_not_end_together_are_reset_apart(kind):
+    """Steps follow one another, no episode is cut, and those that are open are not sampled."""
+    makers = [partial(gymnasium.make, "BitFlipping-v0", n_bits=6) for _ in range(3)]
+    with closing(kind(makers, autoreset_mode=AutoresetMode.DISABLED)) as env:
+        buffer = HindsightReplayBuffer(1000, env, k=0, seed=0)
+        obs, _ = env.reset(seed=0)
+        env.action_space.seed(0)
+        taken, since, ends = [], np.zeros(3, int), set()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(200):
+                action = env.action_space.sample()
+                next_obs, reward, terminated, truncated, info = env.step(action)
+                buffer.add(obs, action, reward, next_obs, terminated, truncated, info)
+                taken.append([np.append(obs["observation"][i], action[i]) for i in range(3)])
+                over, since, obs = terminated | truncated, since + 1, next_obs
+                ends.add(tuple(over.tolist()))
+                if over.any():
+                    obs, _ = env.reset(options={"reset_mask": over})
+                    since[over] = 0
+    assert len(ends) > 3  # they did not all end at once
+    finished = [
+        row.tobytes() for i in range(3) for row in np.array(taken, float)[: 200 - since[i], i]
+    ]
+    batch = buffer.sample(20_000)
+    found = np.column_stack([batch.obs["observation"], batch.actions]).astype(np.float64)
+    assert len(buffer) == len(finished)
+    assert {row.tobytes() for row in found} == set(finished)
 
 
 def test_an_environment_that_resets_by_itself_is_noticed():

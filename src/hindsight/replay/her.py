@@ -320,7 +320,8 @@ class HindsightReplayBuffer(FieldBuffer):
                 )
             raise ValueError(
                 f"env: {mode} is not allowed, because {why}; make it with "
-                "autoreset_mode=AutoresetMode.DISABLED, and reset what is over yourself"
+                "autoreset_mode=AutoresetMode.DISABLED, and reset what is over yourself: "
+                'reset(options={"reset_mask": terminated | truncated})'
             )
         if getattr(getattr(env, "unwrapped", env), "copy", True) is False:
             raise ValueError(f"env: copy=False is not allowed, because {OVERWRITTEN}")
