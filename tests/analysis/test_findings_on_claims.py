@@ -39,7 +39,7 @@ def test_sac_that_stops_early(findings, cells):
         findings, "SAC looks worse in the authors' code", 13,
         stopped["SAC-HER"].sum(), stopped["SAC-HER"].size,
         thousands(ends.median()), f"{returns[stopped]['SAC-HER'].median():.2f}",
-        f"{np.floor(100 * goes_on.min()) / 100:.2f}", goes_on.size,
+        f"{np.floor(100 * (goes_on.min() + EPSILON)) / 100:.2f}", goes_on.size,
         *alone, *usual, "100,000",
     )  # fmt: skip
 
@@ -215,6 +215,8 @@ def test_mixing_in_failures(findings, cells):
     bits = bits.groupby("level").mean()
     maze = elsewhere.last_tests()["described"].xs("PointMaze", level="condition")
     maze = maze.groupby("level").mean()
+    beside = cells("recipe_elsewhere").last_tests()["described"].xs("PointMaze", level="condition")
+    in_maze = beside.groupby("arm").mean()[["PPO-HER (whole)", "PPO"]]
     hers = cells("recipe_elsewhere").each(lambda run: reached(run, 0.95))["described", "PPO-HER"]
     arm_steps = elsewhere.each(lambda run: reached(run, 0.95))["described"]
     arm_steps = arm_steps.xs("FetchReach", level="condition")
@@ -234,7 +236,7 @@ def test_mixing_in_failures(findings, cells):
         "95%", *(f"{thousands(n)} {percents(float(x))}" for x, n in arm_steps[:-1].items()),
         thousands(hers.xs("FetchReach", level="condition").median()), "100,000",
         percents(*maze.index.get_level_values("level").astype(float)), percents(*maze), "4 150,000",
-        *entropy,
+        *map(percents, in_maze), *entropy,
     )  # fmt: skip
     assert sooner[1][0] < sooner[1][1]
 
@@ -251,13 +253,13 @@ def test_when_hindsight_should_be_switched_off(findings, cells):
     less = (1 - rates.div(rates["1.0"], axis=0)).mean()
     holds(
         findings, "When should hindsight be switched off?", "16 1,000,000",
-        *(percents(own["updates"]) for own in saved), percents(*map(float, returns)),
+        *(percents(own["updates"]) for own in saved), "0.02", percents(*map(float, returns)),
     )  # fmt: skip
     assert less["0.3"] > less["0.5"] > less["0.7"]
     assert learns.all()[stopped].all() and len(learns.all()[stopped]) == 12
     hers = learns.any()[always]
     assert set(hers.index[~hers]) == set(STALLED)
-    assert len(returns) == 2 and (returns.max(axis=1) - returns.min(axis=1) < 0.015).all()
+    assert len(returns) == 2 and (returns.max(axis=1) - returns.min(axis=1) < 0.02).all()
 
 
 def test_what_else_was_tried_where_it_stalls(findings, cells):
@@ -358,6 +360,9 @@ def test_other_systems(findings, cells):
     assert flips["DQN", "5"] == 1 and flips["DQN"].drop("5").max() < 0.01
     assert her["15"] == 1 and 0.4 < her["20"] < 0.6 and her["30"] == 0
     assert (flips["DQN + HER + PER"] - her).abs().max() < 0.02
+    training = cells("bit_flipping").over_training().groupby(["arm", "level"]).mean()
+    for arm in ("DQN", "DQN + HER"):  # "by less than 2 points"
+        assert (training[f"{arm} + PER"] - training[arm]).abs().max() < 0.02
     assert long["DQN + HER"] == long["DQN + HER + PER"] == 1 and long["DQN + PER"] < 0.005
     assert ppo["PointReach", "PPO-HER"] == 0
 
@@ -377,7 +382,7 @@ def test_what_did_not_help(findings, cells, verdicts):
         findings, "What did not help",
         16, f"{100 * lost['0.1']:.0f}", "10%", f"{100 * lost['0.5']:.0f}",
         "50%", 8, thousands(*sooner[0]),
-        f"{ends['PPO-HER'] - ends['PPO-HER-2-MEHER']:.2f}", 8,
+        f"{ends['PPO-HER'] - ends['PPO-HER-2-MEHER']:.2f}", 8, 2,
     )  # fmt: skip
     assert verdicts["M4", "described"].measured.behind == 12
     assert sooner[1][0] < sooner[1][1]
@@ -396,7 +401,6 @@ def test_what_replication_says_of_many_rows_and_of_sac_that_was_ended(
     usual = {(v.claim, v.fidelity, v.network): v.verdict for v in verdicts.values()}
     tail = 0.025 / sum(verdict != "not tested" for verdict in usual.values())
     monkeypatch.setattr(statistics, "TAILS", (tail, 1 - tail))
-    monkeypatch.setattr(statistics, "DEVIATIONS", scipy.stats.norm.isf(tail))
     strict = {(v.claim, v.fidelity, v.network): v.verdict for v in evaluate(tables)}
     changed = {place: verdict for place, verdict in strict.items() if verdict != usual[place]}
     assert changed == dict.fromkeys((("M5b", "released", ""), ("M5c", "released", "")), "open")

@@ -71,11 +71,29 @@ def test_sign_flip_test_by_hand():
     assert statistics.sign_flip_test(hundredths - others) == 1.0  # three sums are all 0.35
 
 
+@given(arrays(int, (2, 8), elements=st.integers(94, 100)))
+def test_sign_flip_test_of_hundredths_in_single_precision(hundredths):
+    """As files hold them: equal sums count as equal, however small the differences."""
+    arm, baseline = (hundredths / 100).astype(np.float32).astype(np.float64)
+    signs = np.array(list(itertools.product((1, -1), repeat=8)))
+    observed = hundredths[0] - hundredths[1]
+    expected = np.mean(np.abs(signs @ observed) >= abs(observed.sum()))
+    assert statistics.sign_flip_test(arm - baseline) == expected
+    # Tiny differences are none of rounding.
+    assert statistics.sign_flip_test(1e-9 * observed) == expected
+
+
+def test_a_pair_without_a_value_is_not_tested():
+    assert np.isnan(statistics.sign_flip_test([0.1, np.nan, 0.2]))
+    assert np.isnan(statistics.sign_flip_test([0.0] * 7 + [np.nan]))
+
+
 def test_conditions_weigh_alike_however_many_seeds_they_have():
     strata = [np.arange(8.0), np.full(5, 10.0)]
     assert statistics.mean_over_conditions(strata)[0] == 6.75
     value, low, high = statistics.share_over_conditions([np.ones(8), np.zeros(2)])
-    assert value == 0.5 and (low, high) == statistics.wilson(5, 10)
+    # The variance of (a + b) / 2 is that of 6.4 runs: p (1 - p) (1 / 8 + 1 / 2) / 4.
+    assert value == 0.5 and (low, high) == statistics.wilson(3, 6)
     # Of equal numbers, these are the pooled ones.
     equal = [np.array([0, 1, 1, 0, 1.0]), np.array([1, 1, 1, 0, 1.0])]
     assert statistics.share_over_conditions(equal) == (0.7, *statistics.wilson(7, 10))

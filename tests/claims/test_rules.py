@@ -1,5 +1,6 @@
 """The rules, and the values of runs that they judge."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -65,6 +66,14 @@ def test_few_seeds_carry_no_interval_and_so_no_verdict(rule, limits):
     assert found.value == 0.5 and found.ahead == 2
     with pytest.raises(Untested, match="only 4 seeds; an interval needs five"):
         RULES[rule].answer(found, **limits)
+
+
+def test_rounding_is_neither_ahead_nor_behind():
+    """Means of hundredths in single precision: (1.00, 0.96) and (0.98, 0.98)."""
+    values = np.float32([1.0, 0.96, 0.98, 0.98]).astype(float)
+    runs = pd.MultiIndex.from_product([["one"], range(2)], names=RUN)
+    found = of_values(pd.Series(values[:2] - values[2:], runs), **COUNTED)
+    assert found.value != 0 and (found.ahead, found.behind, found.open) == (0, 0, 1)
 
 
 def test_only_shared_runs_are_paired():

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from hindsight.analysis import statistics
 from hindsight.cli import app
 from hindsight.envs.episodes import Episode, load_episodes
-from hindsight.figures import draw, environment, names, specs, style
+from hindsight.figures import curves, draw, environment, names, specs, style
 from hindsight.figures.draw import figure_of
 from hindsight.figures.specs import FIGURES, MEASURES
 from hindsight.figures.tables import Tables
@@ -172,6 +172,10 @@ def test_m_c_by_condition_is_the_table_s_with_what_never_learns_marked(tables):
         lost = here.loc[here["steps_to_0.8"].isna(), "s_ratio"]
         crosses = [one.get_xdata() for one in ax.lines if one.get_marker() == "x"]
         np.testing.assert_allclose(np.concatenate([*crosses, []]), lost)
+        # The best level stands above all bars.
+        above = [one for one in ax.lines if one.get_transform() != ax.transData]
+        mark = ax.transData.inverted().transform(ax.transAxes.transform((0, 0.92)))[1]
+        assert above and max(own["m_c_high"].max(), values.max()) < mark
 
 
 def test_intervals_show_every_run_its_mean_and_its_interval(tables):
@@ -332,6 +336,28 @@ def test_panels_whose_lines_have_other_numbers_of_seeds_say_so(tables, tmp_path)
     assert said.count([f"n = {most}\nSAC 1"]) == 1 and said.count([f"n = {most}"]) == len(said) - 1
     for name in ("ppo_her_fig2", "ppo_her_fig3"):  # all alike: the subtitle says it
         assert "n = " not in texts(draw.figure_of(name, tables))
+
+
+@pytest.mark.parametrize(("early", "corner"), [(True, "right"), (False, "left")])
+def test_the_number_of_seeds_stands_where_fewer_lines_pass(early, corner):
+    ax = Figure().subplots()
+    steps = np.linspace(0, 1, 50)
+    ax.plot(steps, np.minimum(1, 10 * steps) if early else steps**20 * 0 + 0.05)
+    curves._write_seeds(ax, "n = 4")
+    assert ax.texts[0].get_ha() == corner
+
+
+def test_no_share_of_runs_that_have_learned_begins_after_the_first_has(tables, tmp_path):
+    folder = _altered(tables, tmp_path)
+    runs = pd.read_parquet(folder / "runs.parquet")
+    runs["learn_step"] = runs["learn_step"].where(runs["seed"] > 0, 700.0)
+    runs.to_parquet(folder / "runs.parquet")
+    spec = next(spec for spec in FIGURES.values() if spec.kind == "learned")
+    spec = spec.model_copy(update={"arms": ("PPO", "PPO-HER"), "title": "{} {}"})
+    for ax in draw.draw_spec(spec, folder).axes:
+        assert ax.get_xlim()[0] <= 700 and ax.lines
+        for line in ax.lines:
+            assert (np.diff(np.asarray(line.get_xdata(), float)) >= 0).all()
 
 
 @pytest.mark.parametrize(("minutes", "unit"), [(0.5, "seconds"), (60.0, "minutes")])

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from hindsight.analysis.arms import select
+from hindsight.analysis.metrics import DECIMALS
 from hindsight.analysis.statistics import Array, holm
 from hindsight.specs.manifest import verify
 
@@ -31,11 +32,12 @@ def read(path: Path) -> dict[tuple[str, str, str], list[Array]]:
 def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
     """Return a row per setting in which the authors' code was run.
 
-    The curves are compared at five checkpoints, spread evenly over the authors' runs. `theirs` and
-    `ours` are numbers of runs; `difference` is the difference of median returns (theirs minus ours)
-    at the checkpoint where it is largest; `p_holm` is the smallest p-value of the exact
-    Mann-Whitney tests, with Holm's correction. Both are NaN where we have no runs with the authors'
-    network. `curves` are rows of seed_curves.parquet, `network` is such as `64x64`.
+    The curves are compared at five checkpoints, spread evenly over the authors' runs, or at those
+    that ours have come to by `steps`, the last of them. `theirs` and `ours` are numbers of runs;
+    `difference` is the difference of median returns (theirs minus ours) at the checkpoint where it
+    is largest; `p_holm` is the smallest p-value of the exact Mann-Whitney tests, with Holm's
+    correction. Both are NaN where we have no runs with the authors' network, or none as long as
+    half of theirs. `curves` are rows of seed_curves.parquet, `network` is such as `64x64`.
     """
     table = []
     for (condition, arm, size), theirs in read(path).items():
@@ -43,23 +45,35 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
         at = last * np.arange(1, CHECKPOINTS + 1) / CHECKPOINTS
         own = select(curves, ROLES[arm], fidelity="released")
         own = own[own["condition"] == condition] if size == network else own[:0]
-        if own["env_steps"].max() < last / 2:  # too short a training to compare
-            own = own[:0]
         runs = [r[["env_steps", "return_mean"]].to_numpy(float) for _, r in own.groupby("seed")]
+        begun = max((run[0, 0] for run in (*theirs, *runs)), default=0)
+        longest = own["env_steps"].max()
+        common = at[(at >= begun) & (at <= longest)]
+        if longest < last / 2 or not common.size:  # too short a training to compare
+            runs = []
         row = {
             "condition": condition, "arm": arm, "network": size, "theirs": len(theirs),
             "ours": len(runs), "steps": last, "difference": np.nan, "p_holm": np.nan,
         }  # fmt: skip
         if runs:
-            values = [  # each run's last return by each checkpoint
-                np.array([run[np.searchsorted(run[:, 0], at, side="right") - 1, 1] for run in side])
+            # Each run's last return by each checkpoint; ours were in single precision.
+            values = [
+                np.round([_returns_at(run, common) for run in side], DECIMALS)
                 for side in (theirs, runs)
             ]
             gaps = np.median(values[0], axis=0) - np.median(values[1], axis=0)
-            p = [mann_whitney(*(side[:, i] for side in values)) for i in range(CHECKPOINTS)]
-            row |= {"difference": gaps[np.abs(gaps).argmax()], "p_holm": holm(p).min()}
+            p = [mann_whitney(*(side[:, i] for side in values)) for i in range(len(common))]
+            row |= {
+                "steps": common[-1], "difference": gaps[np.abs(gaps).argmax()],
+                "p_holm": holm(p).min(),
+            }  # fmt: skip
         table.append(row)
     return pd.DataFrame(table)
+
+
+def _returns_at(run: Array, steps: Array) -> Array:
+    """Return the last return of a run `[row, (step, return)]` by each of these steps."""
+    return np.asarray(run[np.searchsorted(run[:, 0], steps, side="right") - 1, 1])
 
 
 def mann_whitney(a: Array, b: Array) -> float:

@@ -18,8 +18,7 @@ Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]  # [..., value] -> [...]
 
 DRAWS = 2000
-#: Quantiles at which intervals end, and a normal distribution's in standard deviations.
-TAILS, DEVIATIONS = (0.025, 0.975), 1.96
+TAILS = (0.025, 0.975)  # quantiles at which intervals end
 FLIPS = 20_000
 EXACT_UP_TO = 12
 FEWEST_SEEDS = 5
@@ -44,6 +43,11 @@ def wilson(successes: int, n: int) -> Interval:
         return NO_INTERVAL
     low, high = scipy.stats.binomtest(successes, n).proportion_ci(method="wilson")
     return low, high
+
+
+def student(n: int) -> float:
+    """Return the half-width of a 95% interval in standard deviations estimated from n values."""
+    return float(scipy.stats.t.ppf(TAILS[1], n - 1))
 
 
 def bootstrap(strata: Sequence[ArrayLike], statistic: Statistic, draws: int = DRAWS) -> Interval:
@@ -79,9 +83,13 @@ def mean_over_conditions(strata: Sequence[ArrayLike]) -> tuple[float, float, flo
 
 
 def share_over_conditions(strata: Sequence[ArrayLike]) -> tuple[float, float, float]:
-    """Return the mean of shares, conditions weighing alike, and Wilson's interval of all runs."""
+    """Return the mean of shares, conditions weighing alike, and Wilson's interval.
+
+    Its number of runs is that of the mean's variance: all of them, if conditions have equally many.
+    """
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
-    value, n = float(np.mean([values.mean() for values in arrays])), sum(map(len, arrays))
+    value = float(np.mean([values.mean() for values in arrays]))
+    n = round(len(arrays) ** 2 / sum(1.0 / len(values) for values in arrays))
     return value, *wilson(round(value * n), n)
 
 
@@ -152,18 +160,18 @@ def sign_flip_test(differences: ArrayLike) -> float:
     """Return the two-sided p-value of a paired permutation test by sign flips of `[pair]` values.
 
     Exact up to 12 pairs, otherwise from 20,000 draws that include the observed signs; NaN without
-    pairs. scipy.stats.permutation_test is not used because it treats sums that differ only by
-    rounding as less extreme (scipy 1.17: p = 0.94 instead of 1 for 0.5, 0.7, 0.9, -0.9, -0.5,
-    -0.7), and returns here are hundredths.
+    pairs, or if one is NaN. scipy.stats.permutation_test is not used because it treats sums that
+    differ only by rounding as less extreme (scipy 1.17: p = 0.94 instead of 1 for 0.5, 0.7, 0.9,
+    -0.9, -0.5, -0.7), and returns here are hundredths.
     """
     differences = np.asarray(differences, dtype=np.float64)
     n = differences.size
-    if n == 0:
+    if n == 0 or np.isnan(differences).any():
         return float("nan")
-    sums = np.abs(_signs(n) @ differences)
-    # Equal sums, added in another order, differ by rounding: cells hold hundredths in float32.
-    threshold = abs(differences.sum()) - 1e-6 * np.abs(differences).sum()
-    return float(np.mean(sums >= threshold))
+    sums, sizes = np.abs(_signs(n) @ differences), np.abs(differences)
+    # Equal sums differ by rounding: of hundredths in float32, and in another order.
+    rounding = n * min(np.finfo(np.float32).eps, 1e-4 * sizes.max()) + 1e-6 * sizes.sum()
+    return float(np.mean(sums >= abs(differences.sum()) - rounding))
 
 
 def holm(p_values: ArrayLike) -> Array:

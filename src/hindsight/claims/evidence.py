@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hindsight.analysis import statistics
+from hindsight.analysis.metrics import ROUNDING
 from hindsight.analysis.reduce import Array
 from hindsight.analysis.summarise import read_plan, read_table
 from hindsight.io.records import RECORD, read_record
@@ -103,7 +104,8 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
         float(means.mean()), *statistics.percentile_interval(replicates, n_seeds),
         *statistics.bootstrap([means], statistics.mean), detectable(replicates, n_seeds),
         len(means), n_seeds,
-        int((means > 0).sum()), int((means < 0).sum()), int((means == 0).sum()),
+        int((means > ROUNDING).sum()), int((means < -ROUNDING).sum()),
+        int((np.abs(means) <= ROUNDING).sum()),
         conditions=values.groupby(level=CONDITION).mean().to_dict(),
     )  # fmt: skip
     return replace(found, **more)

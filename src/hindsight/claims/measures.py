@@ -183,6 +183,8 @@ def _raced(arms: Sequence[pd.DataFrame], time: str) -> Array:
     times = pd.concat({i: own.set_index("seed")[time] for i, own in enumerate(arms)}, axis=1)
     logs = {i: _log_time(own, time).droplevel(CONDITION) for i, own in enumerate(arms)}
     shared = pd.concat(logs, axis=1).dropna()
+    if shared.empty:
+        raise Untested("the arms have no seed in common")
     drawn = draw_seeds(len(shared))
     medians = np.median(times.loc[shared.index].fillna(np.inf).to_numpy()[drawn], axis=1)
     rival = 1 + medians[:, 1:].argmin(axis=1)
@@ -381,12 +383,15 @@ def tasks_learned(
     learns = best[best >= learned - ROUNDING].reset_index()
     found, ppo = (learns["task"][learns["role"] == role] for role in BOTH)
     had = "baseline" in best.index.unique("role")
+    decays = select(runs, "baseline").groupby("task")["level"].nunique()
+    fewer = decays.reindex([only, *others], fill_value=0).min() < needs["weight_decays"]
+    learns_ppo = f"learns {len(ppo)}" + (", at fewer weight decays" if fewer else "")
     return Measured(
         float(len(found)) if only in set(found) else 0.0, n_conditions=len(others) + 1,
         n_seeds=int(cells.min()), conditions=best["subject"].to_dict(),
         words={
             "tasks": ", ".join(sorted(found)) or "none",
-            "ppo": f"learns {len(ppo)}" if had else "had fewer steps",
+            "ppo": learns_ppo if had else "had fewer steps",
         },
     )  # fmt: skip
 
@@ -408,8 +413,9 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
     if falling.empty:
         raise Untested(f"in no condition do runs lose {lost:g} of return after their best tenth")
     rise = falling["rise"].groupby(level=CONDITION).mean()
+    measured = found["loss"].dropna().index.unique(CONDITION)
     return of_values(falling["together"], words={
-        "of": curves[CONDITION].nunique(),
+        "of": len(measured),
         "rise": float(rise.mean()), "rising": int((rise > 0).sum()),
     })  # fmt: skip
 
@@ -630,6 +636,7 @@ def saved_after(
     *,
     column: Literal["updates", "minutes"],
     timing_sd: float = 0.0,
+    timings: PositiveInt = 1,
     pooled: bool = False,
     experiment: str = "stop_her",
 ) -> Measured:
@@ -640,8 +647,8 @@ def saved_after(
     and equally fast before the first iteration without hindsight, which ends at the run's
     `switch_step`. Until then both do the same.
 
-    timing_sd: standard deviation of a condition's share over repeated timings of its two cells,
-    whose seeds share one timing; it widens the interval.
+    timing_sd: standard deviation of a condition's share over so many `timings` of its two cells,
+    whose seeds share one timing; it widens the interval, by Student's t.
     """
     runs = evidence.table(experiment, "runs.parquet", *BOTH)
     curves = evidence.table(experiment, "seed_curves.parquet", *BOTH)
@@ -677,7 +684,9 @@ def saved_after(
         ratio = (shares * sizes).groupby(CONDITION).mean().sum() / of_conditions.sum()
         shares = ratio + (shares - ratio) * sizes / of_conditions.mean()
     found = of_values(shares, words=more)
-    timing = statistics.DEVIATIONS * timing_sd / np.sqrt(found.n_conditions)
+    timing = 0.0
+    if timing_sd:
+        timing = statistics.student(timings) * timing_sd / math.sqrt(found.n_conditions)
     return replace(
         found,
         low=found.value - math.hypot(found.value - found.low, timing),

@@ -122,9 +122,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
         seeds[panel.ax] = _seeds(panel, here)
     if len(set(seeds.values()) - {""}) > 1:  # else the subtitle says all
         for ax, text in seeds.items():
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # over curves
-            ax.text(0.03, 0.96, text, transform=ax.transAxes, va="top", color=style.FAINT,
-                    size=7, zorder=5, bbox=box)  # fmt: skip
+            _write_seeds(ax, text)
     more = [
         style.Look(style.FAINT, "none", marker).handle(label, markeredgewidth=1.5)
         for end, (marker, label) in ENDS.items()
@@ -247,6 +245,21 @@ def _seeds(panel: Panel, there: Mapping[Key, Curve]) -> str:
     if len(fewer) > 2 or max(map(len, fewer), default=0) > 12:  # its box would hide curves
         return f"n = {min(fewer.values())} to {most}"
     return "\n".join([f"n = {most}", *(f"{name} {n}" for name, n in fewer.items())])
+
+
+def _write_seeds(ax: Axes, text: str) -> None:
+    """Write how many seeds there are at the upper left or, if fewer lines pass, lower right."""
+    ax.get_xlim(), ax.get_ylim()  # fits the axes to what is drawn
+    to_axes = ax.transData + ax.transAxes.inverted()
+    points = np.concatenate([[(0.5, 0.5)], *(to_axes.transform(x.get_xydata()) for x in ax.lines)])
+    left = ((points < (0.35, 1.1)) & (points > (-0.1, 0.8))).all(axis=1).sum()
+    right = ((points < (1.1, 0.2)) & (points > (0.65, -0.1))).all(axis=1).sum()
+    x, y, across, up = 0.03, 0.96, "left", "top"
+    if right < left:
+        x, y, across, up = 0.97, 0.04, "right", "bottom"
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # over curves
+    ax.text(x, y, text, transform=ax.transAxes, ha=across, va=up, color=style.FAINT, size=7,
+            zorder=5, bbox=box)  # fmt: skip
 
 
 def _note_absent(panel: Panel, there: Set[Key], unlike: set[Key]) -> None:

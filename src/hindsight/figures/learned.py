@@ -12,7 +12,7 @@ from hindsight.figures.tables import Tables, called, chosen, look_of, values
 #: Inches of the panels together, small enough to be legible on a phone.
 SIZE = (5.2, 1.75)
 MEASURED = "Share of runs that have learned (nine of ten episodes succeed)"
-FIRST = 1_500  # steps at the start of the axis
+FIRST = 1_500  # steps at the start of the axis, unless a run learns sooner
 TICKS = (3_000, 30_000, 300_000)
 
 
@@ -31,6 +31,9 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     panels = figure.subplots(1, len(spawns), sharey=True, squeeze=False)[0]
     looks = {arm: look_of(tables.plan, arm) for arm in spec.arms}
     longest = max(entry["steps"] for entry in entries)
+    shown = runs["condition"].isin({entry["condition"] for entry in entries})
+    first = float(runs["learn_step"][runs["arm"].isin(spec.arms) & shown].min())
+    first = min(FIRST, first) if first > 0 else FIRST
     for ax, spawn in zip(panels, spawns, strict=True):
         for arm, look in looks.items():
             own = [e for e in entries if (e["arm"], e["spawn"]) == (arm, spawn)]
@@ -39,12 +42,12 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
             if steps.empty:
                 continue
             reached = np.sort(steps.dropna().to_numpy(float))
-            x = np.array([FIRST, *reached, max(entry["steps"] for entry in own)])
+            x = np.array([first, *reached, max(entry["steps"] for entry in own)])
             y = np.append(np.arange(reached.size + 1), reached.size) / steps.size
             name = called("arm", arm)
             style.record(called("spawn", spawn), measure=MEASURED, line=name, env_steps=x, share=y)
             ax.step(x, y, where="post", **look.drawn(marker="none", clip_on=False))
-        ax.set(xscale="log", xlim=(FIRST, longest), ylim=(0, 1.05), yticks=np.linspace(0, 1, 6))
+        ax.set(xscale="log", xlim=(first, longest), ylim=(0, 1.05), yticks=np.linspace(0, 1, 6))
         ax.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))

@@ -112,6 +112,10 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
         if spec.mark_best and panel.entries:
             own = panel.entries[0]
             _mark_best(panel.ax, best.get((own["arm"], own["condition"])))
+    if spec.mark_best:  # room for the marks above the points
+        for first, *_ in panels.sharing(grid.panels, "y"):
+            low, high = first.ax.get_ylim()
+            first.ax.set_ylim(low, high + 0.22 * (high - low))
     several = any(len({e["condition"] for e in panel.entries}) > 1 for panel in grid.panels)
     thin = "; thin: each condition" if several else ""
     words = f"{_bars(spec)}{thin}{_few(grid)}{_incomplete(grid, found)}"
