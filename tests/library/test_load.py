@@ -91,11 +91,15 @@ def test_the_command_exports(trained, tmp_path):
         model.export(tmp_path / "policy.h5")
 
 
-def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoint(tmp_path):
-    """As the training itself would have, to the bit."""
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoint(
+    tmp_path, prioritized
+):
+    """As the training itself would have, to the bit, though a model's buffer is larger."""
     spec = CellSpec.model_validate(
         {"environment": {"id": "PointReach-v0"}, "seeds": 2, "steps": 180, "early_end": None,
          "algorithm": {"name": "sac", "hidden": [8], "log_interval": 60, "learning_starts": 50},
+         "replay": {"strategy": "future", "prioritized": prioritized},
          "evaluation": {"points": 3, "episodes": 2}}
     )  # fmt: skip
     straight = tmp_path / "straight"

@@ -102,6 +102,31 @@ def test_a_call_that_learns_nothing_warns(more):
     assert not model.curves().updates.any()
 
 
+def test_calls_of_learn_that_end_early_do_not_put_evaluations_off():
+    """As one call would, a model is evaluated every `evaluate_every` steps."""
+    model = SAC(
+        "PointReach-v0", seeds=1, hidden=(8,), evaluate_every=1000, log_interval=250,
+        evaluation_episodes=1, learning_starts=10_000,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nothing is learned
+        for _ in range(4):
+
+            def stop(model):
+                if model.num_timesteps % 750 == 0:
+                    raise Stopped
+
+            with pytest.raises(Stopped):
+                model.learn(2000, stop)
+        model.learn(1000)
+    steps = model.curves().query("phase == 'evaluation'")["env_steps"].tolist()
+    assert steps == [1000, 2000, 3000, 4000]
+
+
+class Stopped(Exception):
+    """A callback's own."""
+
+
 def test_ctrl_c_ends_learn_after_an_iteration_and_another_call_continues():
     once, interrupted = small().learn(90), small()
 
@@ -378,7 +403,7 @@ class Uncopied(Corridor):
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
         (lambda: small(evaluate_every="x"), "evaluate_every: 'x' is not allowed; it must be a"),
-        (lambda: small(device=torch.device("meta")), "device 'meta' is unknown; choose from cpu"),
+        (lambda: small(device=torch.device("meta")), "device 'meta' is unknown; choose from auto, cpu"),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
         (lambda: small().learn(float("nan")), "total_timesteps: nan is not allowed; it must be a"),
         (lambda: small().evaluate("3"), "episodes: '3' is not allowed; it must be a whole number"),

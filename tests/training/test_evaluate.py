@@ -160,6 +160,32 @@ def test_a_foreign_environment_is_seen_and_acted_in_as_in_training(kwargs, tmp_p
     assert_is_a_plain_loop(found, env, acts(spec, row, env))
 
 
+def test_settings_of_a_training_are_taken_as_such_in_an_evaluation():
+    """A constructor that takes anything would swallow them."""
+
+    def stays(obs):
+        return np.array([0.0, 2.0])
+
+    def of(*environment, **parameters):
+        return evaluate_policy(stays, *environment, 20, parameters=parameters).length_mean
+
+    assert of(CORRIDOR, terminates=True) < of(CORRIDOR) == of(CORRIDOR, kwargs={})
+    assert of(CORRIDOR, kwargs={"terminates": True}) == of(CORRIDOR, terminates=True)
+    for parameters, why in (
+        ({"kwargs": 3}, "kwargs: 3 is not allowed; it must be a dictionary"),
+        ({"discrete": False, "kwargs": {"discrete": True}}, "discrete: given twice"),
+    ):
+        with pytest.raises(SpecError, match=why):
+            of(CORRIDOR, **parameters)
+    with pytest.raises(SpecError, match="success: given twice"):
+        evaluate_policy(stays, CORRIDOR, 1, parameters={"success": "any"}, success="last")
+    any_step = {"success": "any"}
+    rates = [
+        evaluate_policy(stays, CORRIDOR, 20, parameters=own).success_rate for own in ({}, any_step)
+    ]
+    assert rates[1] >= rates[0]
+
+
 def test_random_actions_are_those_of_the_policy():
     """Frequencies of choices, moments of numbers: 2,000 draws at one observation."""
     rng = np.random.default_rng(0)

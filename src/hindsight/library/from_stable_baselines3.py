@@ -4,6 +4,7 @@ docs/from-stable-baselines3.md has both vocabularies side by side.
 """
 
 import json
+import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -218,11 +219,6 @@ def model_in(path: Path, env: str | None) -> Any:
         )
     with zipfile.ZipFile(path) as file:
         data = json.loads(file.read("data"))
-    if data.get("_last_original_obs") is not None:
-        raise SpecError(
-            f"{path}: was trained in a VecNormalize, which the file does not hold: load both with "
-            "Stable-Baselines3, and pass the model to evaluate_policy"
-        )
     package, name, *_ = f"{data['policy_class'].get('__module__')}..".split(".")
     if name == "common":  # the policies of PPO and A2C
         name = "ppo" if "clip_range" in data else "a2c"
@@ -240,7 +236,40 @@ def model_in(path: Path, env: str | None) -> Any:
         "replay_buffer_kwargs": {},
         "buffer_size": 1,
     }
-    return kind.load(path, device="cpu", custom_objects=unused)
+    model = kind.load(path, device="cpu", custom_objects=unused)
+    normalized = _saw_normalized(model)
+    if normalized:
+        raise SpecError(
+            f"{path}: was trained in a VecNormalize, which the file does not hold: load both with "
+            "Stable-Baselines3, and pass the model to evaluate_policy"
+        )
+    if normalized is None:
+        print(
+            f"{path}: does not say whether it was trained in a VecNormalize; if so, it acts "
+            "wrongly here",
+            file=sys.stderr,
+        )
+    return model
+
+
+def _saw_normalized(model: Any) -> bool | None:
+    """Whether one of their models was trained in a VecNormalize; None: its file does not tell.
+
+    On-policy, an original observation is kept only then.  Off-policy it always is: that before the
+    last step or, in a VecNormalize, what the last observation was made of.
+    """
+    before, seen = model._last_original_obs, model._last_obs
+    if before is None or not hasattr(model, "learning_starts"):
+        return before is not None
+    if not isinstance(model.observation_space, Dict):
+        return None
+    for key, space in model.observation_space.spaces.items():
+        if isinstance(space, Box) and ((seen[key] < space.low) | (seen[key] > space.high)).any():
+            return True
+    same = {key: np.array_equal(before[key], seen[key]) for key in seen}
+    # Within an episode, the goal stays and the agent moves.
+    plain = all(same.values()) or (same.get("desired_goal") and not same.get("achieved_goal"))
+    return False if plain else None
 
 
 class Acting(nn.Module):

@@ -233,9 +233,10 @@ class Model:
         self._file: PolicyFile | None = None
         #: Methods that were called in the environments of the model that this one is a copy of.
         self._calls: Sequence[Call] = ()
-        #: Environment steps that each run has trained so far.
+        #: Environment steps that each run has trained so far; of a file in `results/best`, until
+        #: `learn` finds the checkpoint, those of its policies.
         self.num_timesteps = 0
-        #: The step of the last evaluation, and how long those of this call of `learn` took.
+        #: The step of the last evaluation, and the seconds of those of this call of `learn`.
         self._tested, self._test_seconds = 0, 0.0
         #: Parameters [run, parameter], and success rate and mean return at the best evaluation.
         self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
@@ -326,7 +327,7 @@ class Model:
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
             self._warn_before_learning(target)
             runs.spec = self.spec.model_copy(update={"steps": target})
-            self._tested, self._test_seconds = first, 0.0
+            self._test_seconds = 0.0
             tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
             stop = stack.enter_context(noticed([signal.SIGINT]))
             stack.enter_context(torch.enable_grad())  # whatever the caller is within
@@ -445,6 +446,7 @@ class Model:
                     resumes = begun.state
                     for (phase, column), parts in begun.curves.items():
                         self._columns[phase][column] = parts
+                    self._tested = self._last_test()
                     if begun.changed:
                         warnings.warn(
                             f"{file.path}: its training was made with {begun.changed}; what "
@@ -508,9 +510,14 @@ class Model:
         warnings.warn(
             f"training continues from the parameters in {file.path} alone: {restarts}", stacklevel=4
         )
-        self.num_timesteps = 0
+        self.num_timesteps = self._tested = 0
         for columns in self._columns.values():
             columns.clear()
+
+    def _last_test(self) -> int:
+        """The step of the last evaluation in the curves; 0 without one."""
+        steps = self._columns["evaluation"].get("env_steps")
+        return int(steps[-1].max()) if steps else 0
 
     def _test(self, runs: Runs) -> None:
         """Evaluate every run and keep its parameters if they are the best."""
@@ -888,6 +895,7 @@ class Model:
             if np.isnan(self._scores).any():
                 raise ValueError("a score is not a number")
         self.curves()  # raises an error if they do not fit together
+        self._tested = self._last_test()
 
 
 @cache

@@ -173,19 +173,25 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self.largest = self.largest[kept]
 
     def state_dict(self) -> dict[str, Any]:
-        saved = {"priorities": self.tree.leaves.copy(), "largest": self.largest.copy()}
+        # Of the slots written so far, so that a larger buffer can go on with them.
+        written = self.tree.leaves.reshape(self.left.shape)[:, :, : len(self)]
+        saved = {"priorities": written.copy(), "largest": self.largest.copy()}
         return super().state_dict() | {k: torch.from_numpy(v) for k, v in saved.items()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         super().load_state_dict(saved)
-        priorities, largest = (np.asarray(saved[name]) for name in ("priorities", "largest"))
-        shapes = (*self.left.shape[:1], self.left[0].size), self.largest.shape
+        written, largest = (np.asarray(saved[name]) for name in ("priorities", "largest"))
+        shape = self.left.shape
+        if written.shape == (shape[0], self.left[0].size):  # until December 2026, of all slots
+            written = written.reshape(shape)[:, :, : len(self)]
+        if (written.shape, largest.shape) != ((*shape[:2], len(self)), self.largest.shape):
+            raise ValueError("its priorities have another shape")
+        priorities = np.zeros(shape)
+        priorities[:, :, : len(self)] = written
         drawn = np.zeros(self.left.size, bool)
         drawn[self.stored()] = True  # the others have none
-        possible = (priorities.shape, largest.shape) == shapes
-        for each in (priorities.ravel()[drawn], largest):
-            possible = possible and bool(((each >= LEAST) & (each <= MOST)).all())
-        if not possible or priorities.ravel()[~drawn].any():
+        each = np.append(priorities.ravel()[drawn], largest)
+        if not ((each >= LEAST) & (each <= MOST)).all() or priorities.ravel()[~drawn].any():
             raise ValueError("its priorities are impossible")
         self.largest[:] = largest
         run, leaf = np.indices(self.tree.leaves.shape).reshape(2, -1)

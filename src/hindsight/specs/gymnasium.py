@@ -266,7 +266,10 @@ class GymnasiumSpec(EnvironmentSpec):
                 return gym.make(again, disable_env_checker=True, max_episode_steps=limit)
             if why := _outdated(self.id, error):
                 raise SpecError(why) from None
-            unknown_key = isinstance(error, TypeError) and is_known(self.id)
+            unknown_key = isinstance(error, TypeError) and (
+                is_known(self.id)
+                or any(f"unexpected keyword argument '{key}'" in str(error) for key in self.kwargs)
+            )
             moved = isinstance(error, ImportError) and _is_gymnasium(registered(self.id))
             if unknown_key or moved or isinstance(error, gym.error.Error):
                 raise SpecError(

@@ -58,7 +58,7 @@ def known_device(device: str) -> str:
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(DEVICES, device):
-        raise SpecError(f"device {device!r} is unknown; choose from cpu, cuda, cuda:1, ...")
+        raise SpecError(f"device {device!r} is unknown; choose from auto, cpu, cuda, cuda:1, ...")
     index = int(device.partition(":")[2] or 0)
     if device != "cpu" and index >= (there := torch.cuda.device_count()):
         raise SpecError(

@@ -65,7 +65,8 @@ def evaluate_policy(
         deterministic: take the mean action or the most likely choice; False samples actions as in
             training (TD3 and DDPG are always deterministic).  No effect on a function.
         parameters: parameters for the environment that an id names; without `environment`, they
-            replace those in the file.
+            replace those in the file.  Also as in a training's settings: those of another
+            package's environment under `kwargs`, and `success`.
         run: seed of the file's run.  None: the first.
         seed: episode e starts from `reset(seed=seed + e)`, for every policy alike.
         success: whether an episode succeeds by its "last" step or by "any" of its steps; None: as
@@ -76,6 +77,7 @@ def evaluate_policy(
         FileError: the file is not a policy file or does not contain that run.
     """
     n_episodes = count_of("n_episodes", n_episodes)
+    parameters, success = _settled(parameters or {}, success)
     if success not in (None, "last", "any"):
         raise SpecError(f"success: {success!r} is not allowed; choose from last, any")
     named: Any = {"environment": environment, "parameters": parameters}
@@ -89,6 +91,24 @@ def evaluate_policy(
     with _opened(**named) as env:
         _must_be_seen(env, getattr(policy, "observation_space", env.observation_space))
         return _episodes(act, env, n_episodes, seed, success == "any")
+
+
+def _settled(
+    given: Mapping[str, Any], success: Success | None
+) -> tuple[dict[str, Any], Success | None]:
+    """Parameters of an environment, and which steps succeed, from a training's settings.
+
+    Raises SpecError for what is given twice.
+    """
+    own = dict(given)
+    arguments = own.pop("kwargs", {})
+    if not isinstance(arguments, Mapping):
+        raise SpecError(f"kwargs: {arguments!r} is not allowed; it must be a dictionary")
+    named = own.pop("success", None)
+    twice = own.keys() & arguments.keys()
+    if twice or None not in (named, success):
+        raise SpecError(f"{', '.join(sorted(twice or {'success'}))}: given twice")
+    return {**own, **arguments}, named or success
 
 
 def evaluate_run(
