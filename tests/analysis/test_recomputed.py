@@ -70,7 +70,8 @@ def agrees(measured: Measured, values: dict[str, list[float]], timing_sd: float 
         generator.choice(own, (4000, len(own))).mean(axis=1) for own in values.values()
     ], axis=0)  # fmt: skip
     over_conditions = generator.choice(means, (4000, len(means))).mean(axis=1)
-    timed = generator.normal(over_seeds, timing_sd / np.sqrt(len(means)))
+    wider = scipy.stats.t.isf(0.025, 4) / scipy.stats.norm.isf(0.025)  # of five timings
+    timed = generator.normal(over_seeds, wider * timing_sd / np.sqrt(len(means)))
     for draws, found, part in (
         (timed, (measured.low, measured.high), 0.1),
         (over_conditions, (measured.wide_low, measured.wide_high), 0.2),

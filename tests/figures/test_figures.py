@@ -342,7 +342,8 @@ def test_panels_whose_lines_have_other_numbers_of_seeds_say_so(tables, tmp_path)
 def test_the_number_of_seeds_stands_where_fewer_lines_pass(early, corner):
     ax = Figure().subplots()
     steps = np.linspace(0, 1, 50)
-    ax.plot(steps, np.minimum(1, 10 * steps) if early else steps**20 * 0 + 0.05)
+    ax.plot(steps, np.minimum(1, 10 * steps) if early else 0.05 + 0 * steps)
+    ax.set_ylim(0, 1)
     curves._write_seeds(ax, "n = 4")
     assert ax.texts[0].get_ha() == corner
 
@@ -355,7 +356,7 @@ def test_no_share_of_runs_that_have_learned_begins_after_the_first_has(tables, t
     spec = next(spec for spec in FIGURES.values() if spec.kind == "learned")
     spec = spec.model_copy(update={"arms": ("PPO", "PPO-HER"), "title": "{} {}"})
     for ax in draw.draw_spec(spec, folder).axes:
-        assert ax.get_xlim()[0] <= 700 and ax.lines
+        assert ax.get_xlim()[0] <= 700 < ax.get_xlim()[1] and ax.lines
         for line in ax.lines:
             assert (np.diff(np.asarray(line.get_xdata(), float)) >= 0).all()
 

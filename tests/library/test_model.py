@@ -403,7 +403,10 @@ class Uncopied(Corridor):
         (lambda: PPO("Corridor-v0", preset="robotics"), "'robotics' was tuned for sac, not for"),
         (lambda: small(env_kwargs={"terminates": np.bool_(True)}), "a file cannot hold it"),
         (lambda: small(evaluate_every="x"), "evaluate_every: 'x' is not allowed; it must be a"),
-        (lambda: small(device=torch.device("meta")), "device 'meta' is unknown; choose from auto, cpu"),
+        (
+            lambda: small(device=torch.device("meta")),
+            "device 'meta' is unknown; choose from auto, cpu",
+        ),
         (lambda: small().learn(0), "total_timesteps: 0 is not allowed"),
         (lambda: small().learn(float("nan")), "total_timesteps: nan is not allowed; it must be a"),
         (lambda: small().evaluate("3"), "episodes: '3' is not allowed; it must be a whole number"),

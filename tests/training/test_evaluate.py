@@ -166,6 +166,9 @@ def test_settings_of_a_training_are_taken_as_such_in_an_evaluation():
     def stays(obs):
         return np.array([0.0, 2.0])
 
+    def passes(obs):
+        return np.array([0.5, 2.0])
+
     def of(*environment, **parameters):
         return evaluate_policy(stays, *environment, 20, parameters=parameters).length_mean
 
@@ -181,9 +184,10 @@ def test_settings_of_a_training_are_taken_as_such_in_an_evaluation():
         evaluate_policy(stays, CORRIDOR, 1, parameters={"success": "any"}, success="last")
     any_step = {"success": "any"}
     rates = [
-        evaluate_policy(stays, CORRIDOR, 20, parameters=own).success_rate for own in ({}, any_step)
+        evaluate_policy(passes, CORRIDOR, 20, parameters=own).success_rate for own in ({}, any_step)
     ]
-    assert rates[1] >= rates[0]
+    assert rates[1] > rates[0]
+    assert of(CORRIDOR, **{"kwargs.terminates": True}) == of(CORRIDOR, terminates=True)
 
 
 def test_random_actions_are_those_of_the_policy():

@@ -33,11 +33,12 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
     """Return a row per setting in which the authors' code was run.
 
     The curves are compared at five checkpoints, spread evenly over the authors' runs, or at those
-    that ours have come to by `steps`, the last of them. `theirs` and `ours` are numbers of runs;
-    `difference` is the difference of median returns (theirs minus ours) at the checkpoint where it
-    is largest; `p_holm` is the smallest p-value of the exact Mann-Whitney tests, with Holm's
-    correction. Both are NaN where we have no runs with the authors' network, or none as long as
-    half of theirs. `curves` are rows of seed_curves.parquet, `network` is such as `64x64`.
+    at which every run has a return, and our longest has not ended; `steps` is the last of them.
+    `theirs` and `ours` are numbers of runs; `difference` is the difference of median returns
+    (theirs minus ours) at the checkpoint where it is largest; `p_holm` is the smallest p-value of
+    the exact Mann-Whitney tests, with Holm's correction. Both are NaN where we have no runs with
+    the authors' network, or none as long as half of theirs. `curves` are rows of
+    seed_curves.parquet, `network` is such as `64x64`.
     """
     table = []
     for (condition, arm, size), theirs in read(path).items():
@@ -45,6 +46,7 @@ def compare(path: Path, curves: pd.DataFrame, network: str) -> pd.DataFrame:
         at = last * np.arange(1, CHECKPOINTS + 1) / CHECKPOINTS
         own = select(curves, ROLES[arm], fidelity="released")
         own = own[own["condition"] == condition] if size == network else own[:0]
+        own = own.dropna(subset="return_mean")  # before the first episode's end
         runs = [r[["env_steps", "return_mean"]].to_numpy(float) for _, r in own.groupby("seed")]
         begun = max((run[0, 0] for run in (*theirs, *runs)), default=0)
         longest = own["env_steps"].max()

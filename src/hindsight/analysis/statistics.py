@@ -159,14 +159,17 @@ def probability_of_improvement(
 def sign_flip_test(differences: ArrayLike) -> float:
     """Return the two-sided p-value of a paired permutation test by sign flips of `[pair]` values.
 
+    Values are differences of returns or shares, of a size of about 1: sums that differ by no more
+    than their rounding in single precision are equal.
+
     Exact up to 12 pairs, otherwise from 20,000 draws that include the observed signs; NaN without
-    pairs, or if one is NaN. scipy.stats.permutation_test is not used because it treats sums that
-    differ only by rounding as less extreme (scipy 1.17: p = 0.94 instead of 1 for 0.5, 0.7, 0.9,
-    -0.9, -0.5, -0.7), and returns here are hundredths.
+    pairs, or if one is not finite. scipy.stats.permutation_test is not used because it treats sums
+    that differ only by rounding as less extreme (scipy 1.17: p = 0.94 instead of 1 for 0.5, 0.7,
+    0.9, -0.9, -0.5, -0.7), and returns here are hundredths.
     """
     differences = np.asarray(differences, dtype=np.float64)
     n = differences.size
-    if n == 0 or np.isnan(differences).any():
+    if not (n and np.isfinite(differences).all()):
         return float("nan")
     sums, sizes = np.abs(_signs(n) @ differences), np.abs(differences)
     # Equal sums differ by rounding: of hundredths in float32, and in another order.

@@ -351,8 +351,8 @@ def retained(
     return Measured(
         float(kept(her) - kept(ppo)), *percentile_interval(replicates, seeds),
         *percentile_interval(by_place, enough), detectable(replicates, seeds),
-        enough, seeds, int((gain > 0).sum()), int((gain < 0).sum()),
-        enough - int((gain != 0).sum()), conditions=gain.to_dict(),
+        enough, seeds, int((gain > ROUNDING).sum()), int((gain < -ROUNDING).sum()),
+        enough - int((gain.abs() > ROUNDING).sum()), conditions=gain.to_dict(),
         words={"her": float(kept(her)), "ppo": float(kept(ppo))},
     )  # fmt: skip
 
@@ -408,14 +408,16 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
     found = pd.DataFrame(
         {run: _since_best(curve) for run, curve in curves.groupby(RUN, sort=False)}, columns
     ).T.rename_axis(RUN)
+    # A condition is measured by most of its runs, or not at all.
+    of_most = found["loss"].notna().groupby(level=CONDITION).transform("mean") >= 0.5
+    found = found[of_most]
     loses = found["loss"].groupby(level=CONDITION).transform("mean") >= lost - ROUNDING
     falling = found[loses].dropna()
     if falling.empty:
         raise Untested(f"in no condition do runs lose {lost:g} of return after their best tenth")
     rise = falling["rise"].groupby(level=CONDITION).mean()
-    measured = found["loss"].dropna().index.unique(CONDITION)
     return of_values(falling["together"], words={
-        "of": len(measured),
+        "of": found.index.unique(CONDITION).size,
         "rise": float(rise.mean()), "rising": int((rise > 0).sum()),
     })  # fmt: skip
 
@@ -636,7 +638,7 @@ def saved_after(
     *,
     column: Literal["updates", "minutes"],
     timing_sd: float = 0.0,
-    timings: PositiveInt = 1,
+    timings: Annotated[int, Field(ge=2)] = 2,
     pooled: bool = False,
     experiment: str = "stop_her",
 ) -> Measured:

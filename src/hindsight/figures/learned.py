@@ -33,7 +33,9 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     longest = max(entry["steps"] for entry in entries)
     shown = runs["condition"].isin({entry["condition"] for entry in entries})
     first = float(runs["learn_step"][runs["arm"].isin(spec.arms) & shown].min())
-    first = min(FIRST, first) if first > 0 else FIRST
+    shortest = min(entry["steps"] for entry in entries)
+    first = min(FIRST, shortest / 2, first if first > 0 else FIRST)
+    ticks = [tick for tick in TICKS if first <= tick <= longest]
     for ax, spawn in zip(panels, spawns, strict=True):
         for arm, look in looks.items():
             own = [e for e in entries if (e["arm"], e["spawn"]) == (arm, spawn)]
@@ -48,7 +50,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
             style.record(called("spawn", spawn), measure=MEASURED, line=name, env_steps=x, share=y)
             ax.step(x, y, where="post", **look.drawn(marker="none", clip_on=False))
         ax.set(xscale="log", xlim=(first, longest), ylim=(0, 1.05), yticks=np.linspace(0, 1, 6))
-        ax.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+        ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
         ax.set_title(called("spawn", spawn))

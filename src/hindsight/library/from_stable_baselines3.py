@@ -261,15 +261,22 @@ def _saw_normalized(model: Any) -> bool | None:
     before, seen = model._last_original_obs, model._last_obs
     if before is None or not hasattr(model, "learning_starts"):
         return before is not None
-    if not isinstance(model.observation_space, Dict):
+    if seen is None or not isinstance(model.observation_space, Dict):  # a loaded one forgets it
         return None
-    for key, space in model.observation_space.spaces.items():
-        if isinstance(space, Box) and ((seen[key] < space.low) | (seen[key] > space.high)).any():
-            return True
     same = {key: np.array_equal(before[key], seen[key]) for key in seen}
+    spaces = model.observation_space.spaces
+
+    def possible(obs: Mapping[str, Any]) -> bool:
+        return all(
+            ((obs[key] >= space.low) & (obs[key] <= space.high)).all()
+            for key, space in spaces.items()
+            if isinstance(space, Box)
+        )
+
     # Within an episode, the goal stays and the agent moves.
     plain = all(same.values()) or (same.get("desired_goal") and not same.get("achieved_goal"))
-    return False if plain else None
+    outside = possible(before) and not possible(seen)
+    return None if plain == outside else outside
 
 
 class Acting(nn.Module):

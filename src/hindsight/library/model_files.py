@@ -37,30 +37,8 @@ def whole(value: Any, least: int) -> int:
 
 def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor]:
     """Return a file's cell and parameters [run, parameter], in the user's environment if given."""
-    where = DEFAULTS["environment"] | file.values["environment"]
-    trained_in = where["id"]
-    if env is None:
-        _must_be_known(file.path, trained_in)
-    elif isinstance(env, str) and env.rpartition(":")[2] == trained_in.rpartition(":")[2]:
-        where["id"] = env  # the same environment, whose module the user may have named
-    else:
-        old, where = where, environment_values(env, None, None)
-        if where["id"] not in ENVIRONMENTS:  # which have no such options
-            limited = registered(where["id"]).max_episode_steps is not None
-            kept = ("terminates", "rest", "success", *(() if limited else ("max_episode_steps",)))
-            where |= {key: old[key] for key in kept if old.get(key) is not None}
-        usual = GymnasiumSpec.model_fields
-        chosen = [
-            f"{key}={old[key]}"
-            for key in ("terminates", "rest", "success")
-            if key in where and old[key] != usual[key].default
-        ]
-        if chosen and not trained_in.startswith(f"{NAMESPACE}/"):
-            warnings.warn(
-                f"{called(where['id'])} keeps {', '.join(chosen)} from the training; for other "
-                "values, make a new model",
-                stacklevel=3,
-            )
+    trained_in = file.values["environment"]["id"]
+    where = _environment_of(file, env)
     try:
         spec = cell_of(file.values | {"environment": where}, file.path, where["id"])
     except FileError as error:
@@ -70,36 +48,66 @@ def cell_in(file: PolicyFile, env: Given | None) -> tuple[CellSpec, torch.Tensor
         raise SpecError(
             f"env: {called(where['id'])} does not fit the policies in {file.path}: {why}"
         ) from None
-    there = spec.environment
-    name = called(there.id)
-    trained_for, choices = file.saved.get("choices"), list(there.choices)
-    if trained_for not in (None, choices):
-        raise SpecError(
-            f"env: {name} has actions of {choices or 'no'} choices, and the policies in "
-            f"{file.path}, trained in {trained_in}, of {trained_for or 'none'}"
-        )
-    trained_for, goal_size = file.saved.get("goal_size"), getattr(there, "goal_size", None)
-    if None not in (trained_for, goal_size) and trained_for != goal_size:
-        raise SpecError(
-            f"env: {name} has goals of {goal_size} numbers, and the policies in {file.path}, "
-            f"trained in {trained_in}, are for goals of {trained_for}"
-        )
-    trained_for = file.saved.get("keys")
-    if trained_for not in (None, list(there.keys)):
-        raise SpecError(
-            f"env: {name} has observations of {', '.join(there.keys)}, and the policies in "
-            f"{file.path}, trained in {trained_in}, are for {', '.join(trained_for)}"
-        )
+    _must_be_as_in(file, spec)
     try:
         return spec, file.rows_of(spec)
     except FileError:
         if env is None:
             raise
+        there = spec.environment
         raise SpecError(
-            f"env: {name} has observations of {there.observation_size} numbers and "
+            f"env: {called(there.id)} has observations of {there.observation_size} numbers and "
             f"{there.n_outputs} action outputs, which does not fit the policies in {file.path}, "
             f"trained in {trained_in}"
         ) from None
+
+
+def _environment_of(file: PolicyFile, env: Given | None) -> dict[str, Any]:
+    """Values of the environment: the file's, or the user's with what it keeps of the training."""
+    old = DEFAULTS["environment"] | file.values["environment"]
+    if env is None:
+        _must_be_known(file.path, old["id"])
+        return old
+    if isinstance(env, str) and env.rpartition(":")[2] == old["id"].rpartition(":")[2]:
+        return old | {"id": env}  # the same environment, whose module the user may have named
+    new = environment_values(env, None, None)
+    usual, chosen = GymnasiumSpec.model_fields, ("terminates", "rest", "success")
+    if new["id"] not in ENVIRONMENTS:  # which have no such options
+        limited = registered(new["id"]).max_episode_steps is not None
+        keys = (*chosen, *(() if limited else ("max_episode_steps",)))
+        new |= {key: old[key] for key in keys if old.get(key) is not None}
+    told = [f"{key}={old[key]}" for key in chosen if key in new and old[key] != usual[key].default]
+    if told and not old["id"].startswith(f"{NAMESPACE}/"):
+        warnings.warn(
+            f"{called(new['id'])} keeps {', '.join(told)} from the training; for other "
+            "values, make a new model",
+            stacklevel=4,
+        )
+    return new
+
+
+def _must_be_as_in(file: PolicyFile, spec: CellSpec) -> None:
+    """Raise SpecError if an environment has other actions, goals or observations than a file's."""
+    there, saved = spec.environment, file.saved
+    name, trained_in = called(there.id), file.values["environment"]["id"]
+    trained_for, choices = saved.get("choices"), list(there.choices)
+    if trained_for not in (None, choices):
+        raise SpecError(
+            f"env: {name} has actions of {choices or 'no'} choices, and the policies in "
+            f"{file.path}, trained in {trained_in}, of {trained_for or 'none'}"
+        )
+    trained_for, goal_size = saved.get("goal_size"), getattr(there, "goal_size", None)
+    if None not in (trained_for, goal_size) and trained_for != goal_size:
+        raise SpecError(
+            f"env: {name} has goals of {goal_size} numbers, and the policies in {file.path}, "
+            f"trained in {trained_in}, are for goals of {trained_for}"
+        )
+    trained_for = saved.get("keys")
+    if trained_for not in (None, list(there.keys)):
+        raise SpecError(
+            f"env: {name} has observations of {', '.join(there.keys)}, and the policies in "
+            f"{file.path}, trained in {trained_in}, are for {', '.join(trained_for)}"
+        )
 
 
 def is_another_task(file: PolicyFile, spec: CellSpec) -> bool:

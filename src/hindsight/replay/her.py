@@ -320,7 +320,7 @@ class HindsightReplayBuffer(FieldBuffer):
                 )
             raise ValueError(
                 f"env: {mode} is not allowed, because {why}; make it with "
-                "autoreset_mode=AutoresetMode.DISABLED, and reset what is over yourself: "
+                "autoreset_mode=AutoresetMode.DISABLED and, if any episode is over, reset those: "
                 'reset(options={"reset_mask": terminated | truncated})'
             )
         if getattr(getattr(env, "unwrapped", env), "copy", True) is False:

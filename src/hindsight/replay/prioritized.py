@@ -182,8 +182,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         super().load_state_dict(saved)
         written, largest = (np.asarray(saved[name]) for name in ("priorities", "largest"))
         shape = self.left.shape
-        if written.shape == (shape[0], self.left[0].size):  # until December 2026, of all slots
-            written = written.reshape(shape)[:, :, : len(self)]
+        if written.ndim == 2:  # until December 2026, of all slots
+            written = written.reshape(*shape[:2], -1)[:, :, : len(self)]
         if (written.shape, largest.shape) != ((*shape[:2], len(self)), self.largest.shape):
             raise ValueError("its priorities have another shape")
         priorities = np.zeros(shape)

@@ -104,6 +104,8 @@ def _settled(
     arguments = own.pop("kwargs", {})
     if not isinstance(arguments, Mapping):
         raise SpecError(f"kwargs: {arguments!r} is not allowed; it must be a dictionary")
+    dotted = [key for key in own if key.startswith("kwargs.")]
+    arguments = {**arguments, **{key.removeprefix("kwargs."): own.pop(key) for key in dotted}}
     named = own.pop("success", None)
     twice = own.keys() & arguments.keys()
     if twice or None not in (named, success):

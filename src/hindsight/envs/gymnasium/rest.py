@@ -36,7 +36,7 @@ class Wrappers(NamedTuple):
 
 
 def wrappers_of(name: str, env: Any) -> Wrappers:
-    """The outermost of an environment's wrappers of either kind.
+    """The innermost of an environment's wrappers of either kind.
 
     Raises SpecError for one that cannot be trained with.
     """
