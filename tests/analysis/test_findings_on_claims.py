@@ -236,7 +236,7 @@ def test_mixing_in_failures(findings, cells):
         "95%", *(f"{thousands(n)} {percents(float(x))}" for x, n in arm_steps[:-1].items()),
         thousands(hers.xs("FetchReach", level="condition").median()), "100,000",
         percents(*maze.index.get_level_values("level").astype(float)), percents(*maze), "4 150,000",
-        *map(percents, in_maze), *entropy,
+        percents(in_maze.iloc[0]), percents(maze.max()), percents(in_maze.iloc[1]), *entropy,
     )  # fmt: skip
     assert sooner[1][0] < sooner[1][1]
 

@@ -419,17 +419,16 @@ def test_the_authors_curves_beside_ours(cells, tables):
 def test_the_authors_curves_are_compared_where_ours_have_come_to(cells, tables):
     """Neither with the last value of a shorter training, nor before a first rollout has ended."""
     rows = read_table(tables / "algorithms" / "seed_curves.parquet")
-    keys = ["condition", "arm"]
-    for some, steps in (
-        (rows["env_steps"] <= 61_440, 61_440),  # three of five checkpoints
-        (rows["env_steps"] <= 55_000, 40_960),
-        (rows["env_steps"] >= 30_000, 102_400),  # from the second on
-    ):
-        found = compare(ROOT / AUTHORS, rows[some], "64x64").set_index(keys)
-        found = found[found["ours"] > 0]
-        assert len(found) > 2 and (found["steps"] == steps).all()
+    at = rows["env_steps"]
+    whole = compare(ROOT / AUTHORS, rows, "64x64")
+    whole = whole[whole["ours"] > 0]
+    for some, last in ((at <= 61_440, 61_440), (at <= 70_000, 70_000), (at >= 30_000, 10**9)):
+        found = compare(ROOT / AUTHORS, rows[some], "64x64").loc[whole.index]
+        assert len(found) == 4 and (found["ours"] == whole["ours"]).all()
+        assert (found["steps"] <= np.minimum(last, whole["steps"])).all()
+        assert (found["steps"] + whole["steps"] / 5 > np.minimum(last, whole["steps"])).all()
         assert (found["p_holm"] > 0.05).all()
-    short = compare(ROOT / AUTHORS, rows[rows["env_steps"] < 50_000], "64x64")
+    short = compare(ROOT / AUTHORS, rows[at < 25_000], "64x64")
     assert (short["ours"] == 0).all() and short["p_holm"].isna().all()
 
 

@@ -120,7 +120,7 @@ def test_a_run_that_is_perfect_ends_early_and_leaves_the_axis(tmp_path):
 
 def test_a_missing_device_is_reported_before_training(tmp_path):
     for device, said in (
-        ("cuda:", "device 'cuda:' is unknown; choose from cpu, cuda, cuda:1, ..."),
+        ("cuda:", "device 'cuda:' is unknown; choose from auto, cpu, cuda, cuda:1, ..."),
         ("cuda:99", "device cuda:99: torch .* finds [0-9]+ GPUs on "),
     ):
         with pytest.raises(SpecError, match=said):

@@ -385,7 +385,7 @@ def tasks_learned(
     had = "baseline" in best.index.unique("role")
     decays = select(runs, "baseline").groupby("task")["level"].nunique()
     fewer = decays.reindex([only, *others], fill_value=0).min() < needs["weight_decays"]
-    learns_ppo = f"learns {len(ppo)}" + (", at fewer weight decays" if fewer else "")
+    learns_ppo = f"learns {len(ppo)}" + (" (fewer weight decays)" if fewer else "")
     return Measured(
         float(len(found)) if only in set(found) else 0.0, n_conditions=len(others) + 1,
         n_seeds=int(cells.min()), conditions=best["subject"].to_dict(),
