@@ -12,7 +12,7 @@ TORCH ?=
 
 # Times are for two cores, without the set-up, which the first target does once.
 help:
-	@echo "make figures           redraw every published figure, table and verdict: one to three minutes"
+	@echo "make figures           redraw every published figure, table and verdict: one to four minutes"
 	@echo "make replicate         train the preset of config.yaml, draw, judge: 10-20 minutes for laptop"
 	@echo "make replicate ARGS=\"--config preset=smoke\"      everything, tiny: two to five minutes"
 	@echo "make verify-published  retrain the first iterations of published cells, and compare"
