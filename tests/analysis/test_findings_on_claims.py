@@ -259,7 +259,7 @@ def test_when_hindsight_should_be_switched_off(findings, cells):
     assert learns.all()[stopped].all() and len(learns.all()[stopped]) == 12
     hers = learns.any()[always]
     assert set(hers.index[~hers]) == set(STALLED)
-    assert len(returns) == 2 and (returns.max(axis=1) - returns.min(axis=1) < 0.02).all()
+    assert len(returns) == 2 and (returns.max(axis=1) - returns.min(axis=1) < 0.015).all()
 
 
 def test_what_else_was_tried_where_it_stalls(findings, cells):
@@ -390,7 +390,9 @@ def test_what_did_not_help(findings, cells, verdicts):
         own = cells(name)
         assert (own.highest() == 1).all() and own.last_tests().groupby(PLACE).mean().min() > 0.99
     by_setting = cells("stochasticity").steps()["described"].groupby("arm")
-    assert (by_setting.max() / by_setting.min() < 1.2).all()
+    assert (by_setting.max() / by_setting.min() < 1.2).all()  # "by less than a fifth"
+    of_arms = cells("stability").steps()
+    assert of_arms.max() / of_arms.min() < 1.2
 
 
 def test_what_replication_says_of_many_rows_and_of_sac_that_was_ended(

@@ -255,7 +255,7 @@ def test_fetch_reach_alone_is_learned(tmp_path, push, reach, seeds, steps, verdi
                  for x in cells]  # fmt: skip
         pd.DataFrame(fewer).to_csv(folder / "summary.csv", index=False)
         p7 = next(v for v in evaluate(tmp_path) if v.claim == "P7")
-        assert p7.measured.words["ppo"] == "learns 0 (fewer weight decays)"
+        assert p7.measured.words["ppo"] == "learns 0, tried with fewer weight decays"
     if verdict == "not tested":
         lacking = "weight decays that have 4 runs of 200,000 steps, as the rule needs"
         assert p7.why.startswith(f"{lacking}: FetchReach 0 of 4")

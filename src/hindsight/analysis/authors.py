@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 
 from hindsight.analysis.arms import select
-from hindsight.analysis.metrics import DECIMALS
 from hindsight.analysis.statistics import Array, holm
 from hindsight.specs.manifest import verify
 
 CHECKPOINTS = 5
+#: Digits of a return that single precision holds.
+DECIMALS = 6
 ROLES = {"PPO": "baseline", "PPO-HER": "subject"}
 
 

@@ -16,7 +16,6 @@ SOLVED_SUCCESS = 0.95
 SOLVED_EPISODES = 100
 #: Results files are in single precision, where 0.95 is less than 0.95.
 ROUNDING = 1e-6
-DECIMALS = 6  # which rounding errors do not reach
 
 
 def scaled(returns: ArrayLike) -> Array:

@@ -88,6 +88,12 @@ def detectable(replicates: Array, n_seeds: int) -> float:
     return FOUND_AT * float(replicates.std()) if n_seeds >= statistics.FEWEST_SEEDS else NAN
 
 
+def sides(leads: Any) -> tuple[int, int, int]:
+    """How many of an array or a series are above 0, below it, and neither, but for rounding."""
+    ahead, behind = int((leads > ROUNDING).sum()), int((leads < -ROUNDING).sum())
+    return ahead, behind, len(leads) - ahead - behind
+
+
 def of_values(values: pd.Series, **more: Any) -> Measured:
     """Measure the mean over conditions, equally weighted, of one value per run.
 
@@ -103,9 +109,7 @@ def of_values(values: pd.Series, **more: Any) -> Measured:
     found = Measured(
         float(means.mean()), *statistics.percentile_interval(replicates, n_seeds),
         *statistics.bootstrap([means], statistics.mean), detectable(replicates, n_seeds),
-        len(means), n_seeds,
-        int((means > ROUNDING).sum()), int((means < -ROUNDING).sum()),
-        int((np.abs(means) <= ROUNDING).sum()),
+        len(means), n_seeds, *sides(means),
         conditions=values.groupby(level=CONDITION).mean().to_dict(),
     )  # fmt: skip
     return replace(found, **more)

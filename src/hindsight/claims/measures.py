@@ -31,6 +31,7 @@ from hindsight.claims.evidence import (
     detectable,
     of_values,
     paired,
+    sides,
 )
 
 LAST = {"learn_step": "end_step", "learn_minutes": "minutes"}
@@ -306,7 +307,7 @@ def sensitivity(evidence: Evidence) -> Measured:
     return Measured(
         float(values.mean()), *percentile_interval(mean, seeds),
         *statistics.bootstrap([values], statistics.mean), detectable(mean, seeds),
-        len(learnt), seeds, int((values > ROUNDING).sum()), int((values < -ROUNDING).sum()),
+        len(learnt), seeds, *sides(values)[:2],
         conditions=values.to_dict(),
         words={"her": percent["subject"], "ppo": percent["baseline"],
                "her_worst": worst_case.loc["subject", "sensitivity_percent"],
@@ -351,8 +352,7 @@ def retained(
     return Measured(
         float(kept(her) - kept(ppo)), *percentile_interval(replicates, seeds),
         *percentile_interval(by_place, enough), detectable(replicates, seeds),
-        enough, seeds, int((gain > ROUNDING).sum()), int((gain < -ROUNDING).sum()),
-        enough - int((gain.abs() > ROUNDING).sum()), conditions=gain.to_dict(),
+        enough, seeds, *sides(gain)[:2], enough - sum(sides(gain)[:2]), conditions=gain.to_dict(),
         words={"her": float(kept(her)), "ppo": float(kept(ppo))},
     )  # fmt: skip
 
@@ -385,7 +385,7 @@ def tasks_learned(
     had = "baseline" in best.index.unique("role")
     decays = select(runs, "baseline").groupby("task")["level"].nunique()
     fewer = decays.reindex([only, *others], fill_value=0).min() < needs["weight_decays"]
-    learns_ppo = f"learns {len(ppo)}" + (" (fewer weight decays)" if fewer else "")
+    learns_ppo = f"learns {len(ppo)}" + (", tried with fewer weight decays" if fewer else "")
     return Measured(
         float(len(found)) if only in set(found) else 0.0, n_conditions=len(others) + 1,
         n_seeds=int(cells.min()), conditions=best["subject"].to_dict(),
@@ -409,8 +409,7 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
         {run: _since_best(curve) for run, curve in curves.groupby(RUN, sort=False)}, columns
     ).T.rename_axis(RUN)
     # A condition is measured by most of its runs, or not at all.
-    of_most = found["loss"].notna().groupby(level=CONDITION).transform("mean") >= 0.5
-    found = found[of_most]
+    found = found[found["loss"].notna().groupby(level=CONDITION).transform("mean") > 0.5]
     loses = found["loss"].groupby(level=CONDITION).transform("mean") >= lost - ROUNDING
     falling = found[loses].dropna()
     if falling.empty:

@@ -249,7 +249,7 @@ def _seeds(panel: Panel, there: Mapping[Key, Curve]) -> str:
 
 def _write_seeds(ax: Axes, text: str) -> None:
     """Write how many seeds there are at the upper left or, if fewer lines pass, lower right."""
-    ax.get_xlim(), ax.get_ylim()  # fits the axes to what is drawn
+    ax.autoscale_view()
     to_axes = ax.transData + ax.transAxes.inverted()
     points = np.concatenate([[(0.5, 0.5)], *(to_axes.transform(x.get_xydata()) for x in ax.lines)])
     left = ((points < (0.35, 1.1)) & (points > (-0.1, 0.8))).all(axis=1).sum()

@@ -32,9 +32,8 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     looks = {arm: look_of(tables.plan, arm) for arm in spec.arms}
     longest = max(entry["steps"] for entry in entries)
     shown = runs["condition"].isin({entry["condition"] for entry in entries})
-    first = float(runs["learn_step"][runs["arm"].isin(spec.arms) & shown].min())
-    shortest = min(entry["steps"] for entry in entries)
-    first = min(FIRST, shortest / 2, first if first > 0 else FIRST)
+    soonest = runs["learn_step"][runs["arm"].isin(spec.arms) & shown].min()  # NaN: none learns
+    first = np.nanmin([FIRST, soonest, min(entry["steps"] for entry in entries) / 2])
     ticks = [tick for tick in TICKS if first <= tick <= longest]
     for ax, spawn in zip(panels, spawns, strict=True):
         for arm, look in looks.items():

@@ -245,8 +245,8 @@ def model_in(path: Path, env: str | None) -> Any:
         )
     if normalized is None:
         print(
-            f"{path}: does not say whether it was trained in a VecNormalize; if so, it acts "
-            "wrongly here",
+            f"{path}: does not say whether it was trained in a VecNormalize; if it was, "
+            "it acts wrongly here",
             file=sys.stderr,
         )
     return model
@@ -276,7 +276,9 @@ def _saw_normalized(model: Any) -> bool | None:
     # Within an episode, the goal stays and the agent moves.
     plain = all(same.values()) or (same.get("desired_goal") and not same.get("achieved_goal"))
     outside = possible(before) and not possible(seen)
-    return None if plain == outside else outside
+    if plain:
+        return None if outside else False
+    return True if outside else None
 
 
 class Acting(nn.Module):

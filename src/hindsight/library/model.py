@@ -236,8 +236,8 @@ class Model:
         #: Environment steps that each run has trained so far; of a file in `results/best`, until
         #: `learn` finds the checkpoint, those of its policies.
         self.num_timesteps = 0
-        #: The step of the last evaluation, and the seconds of those of this call of `learn`.
-        self._tested, self._test_seconds = 0, 0.0
+        #: Seconds of the evaluations of this call of `learn`.
+        self._test_seconds = 0.0
         #: Parameters [run, parameter], and success rate and mean return at the best evaluation.
         self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
         self._scores = [UNKNOWN] * len(self.seeds)
@@ -446,7 +446,6 @@ class Model:
                     resumes = begun.state
                     for (phase, column), parts in begun.curves.items():
                         self._columns[phase][column] = parts
-                    self._tested = self._last_test()
                     if begun.changed:
                         warnings.warn(
                             f"{file.path}: its training was made with {begun.changed}; what "
@@ -510,11 +509,12 @@ class Model:
         warnings.warn(
             f"training continues from the parameters in {file.path} alone: {restarts}", stacklevel=4
         )
-        self.num_timesteps = self._tested = 0
+        self.num_timesteps = 0
         for columns in self._columns.values():
             columns.clear()
 
-    def _last_test(self) -> int:
+    @property
+    def _tested(self) -> int:
         """The step of the last evaluation in the curves; 0 without one."""
         steps = self._columns["evaluation"].get("env_steps")
         return int(steps[-1].max()) if steps else 0
@@ -524,7 +524,6 @@ class Model:
         began = time.monotonic()
         found = runs.evaluate()
         self._test_seconds += time.monotonic() - began
-        self._tested = self.num_timesteps
         self._note(runs, "evaluation", found)
         scores = zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
         for i, score in enumerate(scores):
@@ -895,7 +894,6 @@ class Model:
             if np.isnan(self._scores).any():
                 raise ValueError("a score is not a number")
         self.curves()  # raises an error if they do not fit together
-        self._tested = self._last_test()
 
 
 @cache
