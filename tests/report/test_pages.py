@@ -122,7 +122,7 @@ def test_a_page_of_ones_own_results_opens_with_them(project, tmp_path):
     assert len(re.findall("<tr><td>", own)) == len(tested) > 3
     for claim, fidelity in tested:
         row = claim.verdicts[fidelity]
-        shown = f"{MARKS[row['verdict']]} {row['verdict']} (<code>{fidelity}</code>)"
+        shown = f"{MARKS[row['verdict']]} {row['verdict']}, <code>{fidelity}</code>"
         assert shown in own and unescape(own).count(row["says"])
     untested = {c.claim.id for c in claims} - {c.claim.id for c, _ in tested}
     (named,) = re.findall("<p>Not tested: ([^.]*)[.]", own)
