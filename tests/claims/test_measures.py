@@ -126,6 +126,31 @@ def test_levels_that_only_one_arm_has_are_not_compared(tmp_path):
     assert p6b.verdict == "not tested" and "fewer than two levels of both arms" in p6b.why
 
 
+@pytest.mark.parametrize("rates", [(3e-4,), (3e-4, 3e-3)])
+def test_p5b_compares_the_same_learning_rates(tmp_path, rates):
+    """Both arms learn alike, but PPO ran with these rates only in one condition, in another not."""
+    here, whole = CONDITIONS[0], CONDITIONS[2]
+
+    def curve_of(arm: str, level: dict[str, Any], *place: str) -> CurveFunction:
+        return rise(3, 0.6 if level["learning_rate"] == 3e-3 else 0.9)
+
+    def left(entry: dict[str, Any]) -> bool:
+        place, rate = (entry["spawn"], entry["prey"]), entry["level"]["learning_rate"]
+        return entry["arm"] != "PPO" or place == whole or (place == here and rate in rates)
+
+    how: dict[str, Any] = {"conditions": CONDITIONS[:3], "seeds": 5, "iterations": 10}
+    plan = write_experiment(
+        tmp_path, "learning_rate", fidelities=("released",), curve_of=curve_of, **how
+    )
+    own = json.loads(plan.read_text())
+    own["entries"] = [entry for entry in own["entries"] if left(entry)]
+    plan.write_text(json.dumps(own))
+    summarise(plan, tmp_path)
+    (p5b,) = [v for v in evaluate(plan.parent.parent) if v.claim == "P5b"]
+    assert p5b.measured is not None and p5b.measured.value == 0
+    assert list(p5b.measured.conditions) == [" ".join(whole)]
+
+
 def test_repeated_timings_widen_an_interval(tmp_path):
     few: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:4]}
     second_paper(tmp_path, "stop_her", seeds=8, **few)

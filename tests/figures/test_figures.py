@@ -292,6 +292,19 @@ def test_a_mean_over_fewer_cells_than_planned_is_said(tmp_path):
         assert "PPO lacks 1 of 2 cells" in said and "my arm lacks" not in said
 
 
+def test_a_figure_whose_own_cells_have_no_results_says_so(tmp_path):
+    """The experiment has results of an arm that this figure does not show."""
+    how: dict[str, Any] = {"levels": [{}], "seeds": 2, "iterations": 6}
+    plan = synthetic.write_experiment(
+        tmp_path, "recipe", arms=("PPO", "failed"), conditions=synthetic.CONDITIONS[:2], **how
+    )
+    for cell in (tmp_path / "results/cells").rglob("ppo-*.parquet"):
+        cell.unlink()
+    assert synthetic.summarise(plan, tmp_path)
+    figure = draw.figure_of("recipe_described", plan.parent.parent)
+    assert "trains nothing for this figure" in texts(figure)
+
+
 @pytest.mark.parametrize("measure", ["steps_to_learn", "tests"])
 def test_repeated_cells_of_an_arm_are_measured(tables, measure):
     """`final` has one copy, whatever k is."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,13 +17,15 @@ import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
 
+from hindsight.claims import write_claims
+from hindsight.figures.draw import draw
 from hindsight.figures.specs import DOCUMENT, names_for
 from hindsight.io.checksums import about
 from hindsight.io.records import Making
-from hindsight.report import present
-from hindsight.report.build import MARKS, Texts, as_text, build, gather, read_claims
+from hindsight.report import present, words
+from hindsight.report.build import MARKS, as_text, build, gather, read_claims, text_of
 from hindsight.specs.config import HERO
-from tests.analysis.synthetic import summarise, summarised, write_experiment
+from tests.analysis.synthetic import CONDITIONS, arms_of, summarise, summarised, write_experiment
 from tests.analysis.test_cells import rewrite
 from tests.report.conftest import FIGURES, TABLES, Project, drawn
 from tests.support.configuration import ROOT
@@ -137,6 +140,37 @@ def test_a_page_of_ones_own_results_opens_with_them(project, tmp_path):
     assert 'id="own"' not in html and "<h1>Should I use hindsight with PPO?</h1>" in html
 
 
+def test_beside_published_results_ones_own_are_told_apart(tmp_path):
+    """A verdict with the papers' network, and a figure that the first screen has, too."""
+    few: dict[str, Any] = {"fidelities": ("described",), "conditions": CONDITIONS[:2], "seeds": 5}
+    for name in ("algorithms", "papers_network", "rivals"):
+        arms = arms_of(name)[:2] if name == "papers_network" else ("PPO", "PPO-HER")
+        summarised(tmp_path, name, arms=arms, iterations=10, levels=[{}], **few)
+    own, published = FIGURES / f"{HERO}.png", Path(f"figures/published/{HERO}.png")
+    draw(HERO, tmp_path / TABLES, (tmp_path / own).with_suffix(""), ("png",))
+    (tmp_path / published).parent.mkdir()
+    for name in ("REPLICATION.md", published):
+        shutil.copy(ROOT / name, tmp_path / name)
+    write_claims(tmp_path / TABLES / "claims.json")
+    (tmp_path / TABLES / "papers.json").write_text("{}")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/deviations.md").touch()
+    with contextlib.chdir(tmp_path):
+        known = words.published(Path("REPLICATION.md"))
+        build(TABLES, [own], *(FIGURES / name for name in ("report.html", "own.md", "appendix")))
+    html = Project(tmp_path).html
+    rows = re.findall("<tr><td>.*?</tr>", html.partition('<section id="answer"')[0])
+    readings = set()
+    for row in rows:
+        claim, reading = (re.search(x, row)[1] for x in ('href="#[^"]*">(.*?)<', "<code>(.*?)<"))
+        readings.add(reading)
+        assert f'published verdict">{known.get((claim, reading), "–")}<' in row
+    assert len(readings) == 2 < len(rows)
+    both = re.findall(f'<figure id="([^"]*{HERO})"', html)
+    assert sorted(both) == [f"figure-laptop-{HERO}", f"figure-published-{HERO}"]
+    assert "is shown above" not in html
+
+
 def test_what_many_captions_say_is_said_once_and_the_page_says_what_it_is(project):
     """The other figures lead to the first; who cannot see them is told all of it."""
     captions = re.findall("<figcaption>(.*?)</figcaption>", project.html, re.S)
@@ -248,10 +282,9 @@ def test_names_and_processors_are_escaped_in_the_scoreboard(project, monkeypatch
     provenance = replace(report.provenance, facts={"processor": ["![x](http://x) <i>y</i>"]})
     changed = replace(report, chapters=chapters, provenance=provenance)
     parser = MarkdownIt("commonmark").enable("table")
-    names = ["0-produced", *(chapter.name for chapter in chapters)]
+    names = ["0-main", "0-produced", *(chapter.name for chapter in chapters)]
     pages = {name: Path(f"{name}.md") for name in ["0-claims", *names]}
-    own = Texts(changed, Path("REPLICATION.md"), pages)
-    texts = [own.main(), *map(own.of, names)]
+    texts = [text_of(changed, pages, name) for name in names]
     page = "".join(map(parser.render, texts))
     assert "http://t" in page and "http://x" in page and "*p*" in page
     assert 'href="http' not in page and 'src="http' not in page

@@ -281,9 +281,13 @@ def sensitivity(evidence: Evidence) -> Measured:
     """
     table = evidence.table("learning_rate", "sensitivity.csv", *BOTH)
     curves = evidence.table("learning_rate", "seed_curves.parquet", *BOTH, over="level")
-    each = table[table[CONDITION] != ALL].set_index([CONDITION, "role"])
+    each = table[(table[CONDITION] != ALL) & (table["n_levels"] > 1)].set_index([CONDITION, "role"])
+    levels = curves.groupby([CONDITION, "role"])["level"].agg(frozenset)
+    rates = levels.unstack("role")
+    alike = rates.index[rates["subject"] == rates["baseline"]]
     best, worst = (
-        each[name].unstack("role").dropna().clip(lower=FLOOR) for name in ("best", "worst")
+        each[name].unstack("role").reindex(alike, columns=list(BOTH)).dropna().clip(lower=FLOOR)
+        for name in ("best", "worst")
     )
     learnt = best.index[best.min(axis=1) >= LEARNT - ROUNDING]
     if learnt.empty:
@@ -297,10 +301,7 @@ def sensitivity(evidence: Evidence) -> Measured:
         top = np.max(tops, axis=0)
         spread[place] = np.where(top >= LEARNT - ROUNDING, top / np.min(tops, axis=0), np.nan)
     # Which conditions both learn is found anew in each resample.
-    places = {place for place, _ in spread}
-    replicates = [
-        np.log2(spread[c, "baseline"] / spread[c, "subject"]) for c in sorted(map(str, places))
-    ]
+    replicates = [np.log2(spread[c, "baseline"] / spread[c, "subject"]) for c in best.index]
     mean, seeds = _mean_there(replicates), int(each["n_seeds"].min())
     worst_case = table[table[CONDITION] == ALL].set_index("role").reindex(list(BOTH))
     percent = 100 * (ratio.max() - 1)

@@ -37,9 +37,13 @@ BARS = {
 }
 
 
-def read(tables: Tables, spec: FigureSpec) -> dict[Measure, Values]:
-    """Return every cell's values of a figure's measures; raise NoResults if there are none."""
-    found = {MEASURES[name]: _values(tables, MEASURES[name]) for name in spec.measures}
+def read(tables: Tables, grid: Grid) -> dict[Measure, Values]:
+    """Return the values of a figure's measures in its cells; raise NoResults if there are none."""
+    shown = {key_of(e) for panel in grid.panels for e in panel.entries}
+    found: dict[Measure, Values] = {
+        measure: {key: own for key, own in _values(tables, measure).items() if key in shown}
+        for measure in (MEASURES[name] for name in grid.spec.measures)
+    }
     if not any(found.values()):
         raise NoResults
     return found
@@ -87,7 +91,7 @@ def along(tables: Tables, spec: FigureSpec) -> Figure:
     In a panel of several conditions, each is a thin line behind their mean.
     """
     grid = panels.grid(tables, spec, WIDE if MEASURE in (spec.columns, *spec.rows) else PANEL)
-    found = read(tables, spec)
+    found = read(tables, grid)
     numbers = values(tables.plan, [e for p in grid.panels for e in p.entries], spec.x)
     even = spec.shade or len(numbers) < 3 or np.allclose(np.diff(numbers), numbers[1] - numbers[0])
     at = {number: float(number if even else i) for i, number in enumerate(numbers)}
@@ -236,7 +240,7 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
     outer = "task" if spec.columns == "task" else MEASURE
     frame = spec.model_copy(update={"rows": (), "columns": outer})
     grid = panels.grid(tables, frame, WIDE)
-    found = read(tables, spec)
+    found = read(tables, grid)
     entries = list({key_of(e): e for panel in grid.panels for e in panel.entries}.values())
     rows = values(tables.plan, entries, facet)
     names = [called(facet, row).replace("\n", ", ") for row in rows]

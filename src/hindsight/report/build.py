@@ -44,8 +44,8 @@ README, FILM = Path("README.md"), Path("docs/with_and_without.gif")
 CITATION = Path("CITATION.cff")
 #: The published verdicts, with which one's own are compared.
 SCOREBOARD = Path("REPLICATION.md")
-#: Pages of the appendix without an experiment; names of experiments start with a letter.
-CLAIMS_PAGE, PRODUCED_PAGE = "0-claims", "0-produced"
+#: REPLICATION.md, and pages of its appendix without an experiment, whose names start with a letter.
+MAIN_PAGE, CLAIMS_PAGE, PRODUCED_PAGE = "0-main", "0-claims", "0-produced"
 #: A note on diverged runs by experiment and fidelity; "" if none diverged.
 Notes = Mapping[tuple[str, str], str]
 
@@ -82,14 +82,13 @@ class Judged:
 
 @dataclass(frozen=True)
 class Chapter:
-    """An experiment: its figures; its tables (one per fidelity) and their files, by file name."""
+    """An experiment: its figures, and its tables (one per fidelity) by their file."""
 
     name: str
     title: str
     published_as: str
     pictures: list[Picture]
-    tables: dict[str, list[present.Table]] = field(default_factory=dict)
-    files: dict[str, Path] = field(default_factory=dict)
+    tables: dict[Path, list[present.Table]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -127,13 +126,11 @@ def build(
     """
     report = gather(tables, figures, experiments)
     names = [CLAIMS_PAGE, PRODUCED_PAGE, *(chapter.name for chapter in report.chapters)]
-    pages = {name: appendix / f"{name}.md" for name in names}
-    texts = Texts(report, markdown, pages)
-    write_if_changed(page, render_html(texts, page))
-    write_if_changed(markdown, texts.main())
+    pages = {MAIN_PAGE: markdown} | {name: appendix / f"{name}.md" for name in names}
+    write_if_changed(page, render_html(report, pages, page))
     for name, path in pages.items():
-        write_if_changed(path, texts.of(name))
-    written = [page, markdown, *pages.values()]
+        write_if_changed(path, text_of(report, pages, name))
+    written = [page, *pages.values()]
     for left in read_record(record_of(page)).get("outputs", {}).keys() - set(map(str, written)):
         (appendix / Path(left).name).unlink(missing_ok=True)
     return written
@@ -273,8 +270,6 @@ def _chapter(
     for file, (title, columns) in present.TABLES.items():
         path = tables / name / file
         frame = read_table(path)
-        if not frame.empty:
-            chapter.files[file] = path
         if "level" in frame:
             frame = frame.assign(level=frame["level"].map(settings)).dropna(subset=["level"])
         if of_tasks:
@@ -284,31 +279,19 @@ def _chapter(
         for fidelity, rows in frame.groupby("fidelity", sort=False):
             note = notes.get((name, str(fidelity)), "")
             table = present.table(f"{title}, {fidelity}", rows, columns, plan["arms"], note)
-            chapter.tables.setdefault(file, []).append(table)
+            chapter.tables.setdefault(path, []).append(table)
     return chapter
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Render the Markdown pages: REPLICATION.md (`markdown`) and the appendix's (`pages`, by name).
+def text_of(report: Report, pages: Mapping[str, Path], name: str, *, short: int = 0) -> str:
+    """Render a Markdown page; with `short`, link to tables of more rows than that.
 
-    Links are relative to each page's own folder.
+    `pages` are the files of all, by name. Links are relative to the page's own folder.
     """
-
-    report: Report
-    markdown: Path
-    pages: Mapping[str, Path]
-
-    def main(self) -> str:
-        return _render("replication.md.j2", self.report, page_path=self.markdown, pages=self.pages)
-
-    def of(self, name: str, *, short: int = 0) -> str:
-        """Render a page of the appendix; with `short`, link to tables of more rows than that."""
-        own = {CLAIMS_PAGE: "claims.md.j2", PRODUCED_PAGE: "produced.md.j2"}
-        chapter = next((one for one in self.report.chapters if one.name == name), None)
-        template = own.get(name, "chapter.md.j2")
-        return _render(template, self.report, page_path=self.pages[name], main=self.markdown,
-                       pages=self.pages, chapter=chapter, short=short)  # fmt: skip
+    own = {MAIN_PAGE: "replication", CLAIMS_PAGE: "claims", PRODUCED_PAGE: "produced"}
+    chapter = next((one for one in report.chapters if one.name == name), None)
+    return _render(f"{own.get(name, 'chapter')}.md.j2", report, page_path=pages[name],
+                   pages=pages, chapter=chapter, short=short)  # fmt: skip
 
 
 def section(page: Path, title: str) -> str:
@@ -324,9 +307,8 @@ def opening(page: Path) -> str:
     return text.partition("\n## ")[0].partition("\n")[2]
 
 
-def render_html(texts: Texts, path: Path) -> str:
+def render_html(report: Report, pages: Mapping[str, Path], path: Path) -> str:
     """Render everything as one page that loads nothing; `path` is the file that it will be."""
-    report, pages = texts.report, texts.pages
     every = {one.name: one for chapter in report.chapters for one in chapter.pictures}
     # If a figure exists under both fidelities, the page embeds one and links to the other, which
     # halves its size.
@@ -337,7 +319,7 @@ def render_html(texts: Texts, path: Path) -> str:
     }
     places = {pages[name]: f"experiment-{name}" for name in pages}
     places |= {pages[CLAIMS_PAGE]: "rules", pages[PRODUCED_PAGE]: "produced",
-               texts.markdown: "main", DEVIATIONS: "deviations"}  # fmt: skip
+               pages[MAIN_PAGE]: "main", DEVIATIONS: "deviations"}  # fmt: skip
     hero = Path(f"figures/published/{HERO}.png")
     if hero.exists():
         captions.setdefault(hero, FIGURES[HERO].caption)
@@ -346,7 +328,7 @@ def render_html(texts: Texts, path: Path) -> str:
     page.ids |= {"main", "answer", "which", "rules", "experiments", "deviations", "produced"}
     bullets = "".join(re.findall(r"^- .*\n(?:  .*\n)*", section(README, "What was found"), re.M))
     # Figures are embedded where they first occur, so the parts are rendered in the page's order.
-    own = None if report.source == "published" else _own(report, page, texts.markdown)
+    own = None if report.source == "published" else _own(report, page, pages[MAIN_PAGE])
     answer = {
         "opening": page.add(opening(README), README),
         "bullets": page.add(bullets, README),
@@ -354,19 +336,22 @@ def render_html(texts: Texts, path: Path) -> str:
         "film": animation(FILM) if FILM.exists() else "",
         "which": page.add(section(FINDINGS, "Which should I use?"), FINDINGS),
     }
-    text = page.add(texts.main(), texts.markdown)
-    rules = page.add(texts.of(CLAIMS_PAGE, short=1), pages[CLAIMS_PAGE], deeper=1)
+
+    def part(name: str, short: int = 0, deeper: int = 1) -> str:
+        return page.add(text_of(report, pages, name, short=short), pages[name], deeper=deeper)
+
+    text, rules = part(MAIN_PAGE, deeper=0), part(CLAIMS_PAGE, 1)
     chapters = [
         (
             chapter.name,
             f"{chapter.title} ({chapter.published_as})",
-            page.add(texts.of(chapter.name, short=SHOWN_ROWS), pages[chapter.name], deeper=1),
+            part(chapter.name, SHOWN_ROWS),
         )
         for chapter in report.chapters
         if chapter.pictures or chapter.tables
     ]
     deviations = page.add(report.deviations, DEVIATIONS, deeper=1, images=False)
-    produced = page.add(texts.of(PRODUCED_PAGE, short=1), pages[PRODUCED_PAGE], deeper=1)
+    produced = part(PRODUCED_PAGE, 1)
     return _render(
         "page.html.j2", report, home=link(README, path), cite=link(CITATION, path),
         version=__version__, dated=max(claim.dated for claim in CLAIMS.values()), own=own,

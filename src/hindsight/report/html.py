@@ -29,7 +29,7 @@ class Page:
     places: Mapping[Path, str]  # anchors of the Markdown pages that are parts of this one, by file
     common: Collection[str] = ()  # texts that many captions begin with; each is shown once
     told: dict[str, str] = field(default_factory=dict)
-    embedded: set[str] = field(default_factory=set)
+    embedded: set[Path] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     tables: int = 0
 
@@ -87,40 +87,45 @@ class Page:
         path, mark, place = target.partition("#")
         file = Path(os.path.normpath(source.parent / path))
         if file in self.captions:
-            return f"#figure-{file.stem}"
+            return f"#{self._place(file)}"
         if file in self.places:
             return f"#{place or self.places[file]}"
         return link(file, self.path) + mark + place
 
+    def _place(self, file: Path) -> str:
+        """Return a figure's anchor; the published one that opens the page may have a namesake."""
+        alike = sum(file.stem == other.stem for other in self.captions)
+        return f"figure-{file.parent.name}-{file.stem}" if alike > 1 else f"figure-{file.stem}"
+
     def _figure(self, image: Token, source: Path) -> str:
         """Return a figure with its caption, or a link if it is embedded already or not at all."""
         file = Path(os.path.normpath(source.parent / str(image.attrGet("src"))))
-        name = file.stem
+        name, place = file.stem, self._place(file)
         if file not in self.captions:
             return f'<p><a href="{escape(link(file, self.path))}">{name}</a></p>\n'
-        if name in self.embedded:
-            return f'<p><a href="#figure-{name}">{name}</a> is shown above.</p>\n'
-        self.embedded.add(name)
+        if file in self.embedded:
+            return f'<p><a href="#{place}">{name}</a> is shown above.</p>\n'
+        self.embedded.add(file)
         with Image.open(file) as picture:
             width, height = picture.size
         caption, near = escape(self.captions[file]), escape(link(file, self.path))
-        shown = self._once(self.captions[file], name)
+        shown = self._once(self.captions[file], place)
         size = ' class="wide"' if width > WIDE else ""
         image_tag = (
             f'<img loading="lazy" decoding="async" width="{width}" height="{height}" '
             f'alt="{name}: {caption}" src="{avif(file)}">'
         )
         return (
-            f'<figure id="figure-{name}"{size}><a href="{near}">{image_tag}</a>'
+            f'<figure id="{place}"{size}><a href="{near}">{image_tag}</a>'
             f"<figcaption>{shown}</figcaption></figure>\n"
         )
 
-    def _once(self, caption: str, name: str) -> str:
+    def _once(self, caption: str, place: str) -> str:
         """Return a caption as HTML; what another figure has said before is a link to that."""
         for text in self.common:
-            if text in caption and self.told.setdefault(text, name) != name:
-                first, rest = self.told[text], escape(caption.replace(text, "").strip())
-                return f'Drawn as <a href="#figure-{first}">{first}</a>. {rest}'.strip()
+            if text in caption and (first := self.told.setdefault(text, place)) != place:
+                name, rest = first.removeprefix("figure-"), caption.replace(text, "").strip()
+                return f'Drawn as <a href="#{first}">{name}</a>. {escape(rest)}'.strip()
         return escape(caption)
 
     def _open_table(self, table: Token) -> str:
