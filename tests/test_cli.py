@@ -185,13 +185,13 @@ def test_policies_have_short_names(trained, tmp_path, monkeypatch):
         Path(other.stem.split("-")[-2]),
     ):  # a copy under another's name
         with pytest.raises(FileError, match="holds another policy than its name says"):
-            policy_called(name)
+            PolicyFile.read(policy_called(name))
     best = Path("results/best/chase", other.name)
     best.parent.mkdir(parents=True)
     shutil.copy(policy, best)
     for name in (best, best.absolute(), Path("results/..", other.relative_to(tmp_path))):
         with pytest.raises(FileError, match="holds another policy than its name says"):
-            policy_called(name)
+            PolicyFile.read(policy_called(name))
     with pytest.raises(SpecError, match=f"{short[:3]}: 2 policies begin with it in results/pol"):
         policy_called(Path(short[:3]))
     with pytest.raises(SpecError, match="x: there is no such policy in results/policies; `last`"):
@@ -210,7 +210,7 @@ def test_a_policy_of_other_code_or_of_another_kind_is_not_taken_for_this_one(
     monkeypatch.chdir(tmp_path)
     other = policy.with_stem(f"{policy.stem[:-12]}{'0' * 12}")
     shutil.copy(policy, other)
-    for use in (policy_called, PolicyFile.read, load):
+    for use in (PolicyFile.read, load):
         with pytest.raises(FileError, match="holds another policy than its name says"):
             use(other)
     whole, first = best.read_bytes(), policy.read_bytes()
@@ -229,7 +229,9 @@ def test_settings_are_listed(tmp_path):
         "train", "--algorithm", "td3", "--env", "FetchReach-v4", "--settings", cwd=tmp_path
     )
     assert told.returncode == 0 and "policy_delay=2 " in told.stdout
-    told = hindsight("train", "--algorithm=sac", "--preset=robotics", "--settings", cwd=tmp_path)
+    preset = ("train", "--algorithm=sac", "--preset=robotics", "--settings")
+    assert re.search(r"--her +final", hindsight(*preset, "--her=final", cwd=tmp_path).stdout)
+    told = hindsight(*preset, cwd=tmp_path)
     assert {"hidden=256,256", "normalize_observations=true", "fidelity=described"} <= {
         *told.stdout.split()
     }

@@ -645,6 +645,22 @@ def test_success_of_any_step_counts_where_goals_move_on():
         evaluate_policy(towards, env, 5, success="some")
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_success_of_any_step_is_known_if_any_step_tells(told):
+    """The others' infos are empty, that of the last step, too."""
+
+    class Seldom(Passing):
+        def step(self, action: Any) -> Any:
+            obs, reward, *ends, info = super().step(action)
+            says = told and (info["is_success"] or self.t == 2)
+            return obs, reward, *ends, info if says else {}
+
+    env = gym.wrappers.TimeLimit(Seldom(), 10)
+    found = evaluate_policy(towards, env, 4, success="any").success_rate
+    assert found == 0.5 if told else np.isnan(found)
+    assert np.isnan(evaluate_policy(towards, env, 4).success_rate)
+
+
 def test_training_and_a_file_s_evaluation_count_as_the_setting_says(tmp_path):
     for success, rate in (("last", 0.0), ("any", 1.0)):
         model = SAC(

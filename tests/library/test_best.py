@@ -56,9 +56,23 @@ def test_what_was_best_in_another_task_is_forgotten(training, tmp_path):
 
 def test_what_was_best_before_a_method_was_called_is_forgotten():
     model = small().learn(400)
-    model._scores = [(1.0, 0.0)]
+    model._scores, model._rows["best"] = [(1.0, 0.0)], model._rows["best"] + 1
+    observation = model.get_env().reset()
+    before = model.predict(observation)[0]
     model.call("set_level", 1.0)
+    assert last_is_best(model) and not np.array_equal(model.predict(observation)[0], before)
     assert last_is_best(model.learn(400))
+
+
+def test_learn_ends_with_an_evaluation_in_the_task_as_it_is_then(tmp_path):
+    model = small(seeds=2)
+    model.learn(800, callback=lambda model: model.call("set_level", 1.0))
+    tests = model.curves().query("phase == 'evaluation'")
+    last = tests.groupby("seed").tail(1)
+    assert (tests.env_steps == 800).sum() == 4 and (last.env_steps == 800).all()
+    scores = last.set_index("seed")[["success_rate", "return_mean"]].apply(tuple, axis=1)
+    assert scores[model.best_run] == max(scores)
+    assert hindsight.load(model.save(tmp_path / "model")).best_run == model.best_run
 
 
 def test_until_the_first_evaluation_the_latest_parameters_act(tmp_path):

@@ -295,6 +295,16 @@ def test_their_callbacks_are_told_of_rollouts_and_the_end():
     assert told.told == ["start", "rollout", "30 steps", "rollout", "60 steps", "end"]
 
 
+@pytest.mark.filterwarnings("ignore:Counts is called", "ignore:training continues from the param")
+def test_their_callbacks_count_the_steps_of_a_loaded_model(tmp_path):
+    """One that goes on where it was, and one from its parameters alone, whose steps begin anew."""
+    model = sac().learn(30)
+    for training, steps in ((True, 30), (False, 0)):
+        counts, path = Counts(), model.save(tmp_path / "model", training=training)
+        SAC.load(path).learn(30, counts)
+        assert counts.n_calls == counts.num_timesteps == steps + 30
+
+
 # --- their files ----------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 
 from hindsight import PPO
+from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.library.policy import Policy
 from hindsight.specs.cell import CellSpec
@@ -250,6 +251,48 @@ def test_what_cannot_be_evaluated_is_reported(arguments, error, words, tmp_path)
     with pytest.raises(error, match=words) as caught:
         evaluate_policy(**arguments)
     assert "\n" not in str(caught.value)
+
+
+class Blocks(gymnasium.Env[Any, Any]):
+    """Five numbers in all: a goal of `n`, where it is, and the rest."""
+
+    def __init__(self, n: int = 1, rest: int = 4) -> None:
+        sizes = {"achieved_goal": n, "desired_goal": n, "observation": rest}
+        parts = {key: gymnasium.spaces.Box(-1, 1, (size,)) for key, size in sizes.items()}
+        self.observation_space = gymnasium.spaces.Dict(parts)
+        self.action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, **options: Any) -> Any:
+        super().reset(seed=options.get("seed"))
+        return {key: np.zeros(x.shape, np.float32) for key, x in self.observation_space.items()}, {}
+
+    def step(self, action: Any) -> Any:
+        return self.reset()[0], -1.0, False, False, {}
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return (np.abs(achieved - desired).sum(-1) < 0.1) - 1.0
+
+
+for name, sizes in {"Narrow": (1, 4), "Wide": (2, 2)}.items():
+    kwargs = dict(zip(("n", "rest"), sizes, strict=True))
+    gymnasium.register(f"{name}-v0", Blocks, max_episode_steps=5, kwargs=kwargs)
+
+
+def test_a_policy_does_not_take_goals_of_another_size(tmp_path):
+    spec = cell_in({"id": f"{__name__}:Narrow-v0"}, {"hidden": (5,)}, steps=10_000)
+    path = policy_file(tmp_path / "policy.safetensors", spec, {0: initial_row(spec, 0)})
+    assert evaluate_policy(path, f"{__name__}:Narrow-v0", 2).length_mean == 5
+    with pytest.raises(SpecError, match="Wide-v0 does not fit a policy trained in"):
+        evaluate_policy(path, f"{__name__}:Wide-v0", 2)
+
+
+def test_a_file_whose_runs_all_diverged_says_so(tmp_path):
+    spec, _ = cell("ppo")
+    path = policy_file(tmp_path / "policy.safetensors", spec, {0: initial_row(spec, 0)})
+    save(path, {**load(path), "seeds": [], "rows": torch.empty(0, 0)})
+    for use in (evaluate_policy, PPO.load):
+        with pytest.raises(FileError, match="every run diverged in training, so it holds no pol"):
+            use(path)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

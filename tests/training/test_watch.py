@@ -192,8 +192,9 @@ def test_watching_in_a_way_that_is_none_ends_in_one_sentence(tmp_path: Path, way
 
 
 def test_an_environment_without_a_picture_is_not_offered_as_a_film(monkeypatch, tmp_path):
-    assert is_drawn("PointReach-v0")
+    spec = CellSpec(environment={"id": "PointReach-v0"})
+    assert is_drawn(spec)
     monkeypatch.delitem(PICTURES, "PointReach-v0")
-    assert not is_drawn("PointReach-v0")
+    assert not is_drawn(spec)
     with pytest.raises(FileError, match="PointReach-v0 cannot be filmed: it has no render_mode"):
         SAC("PointReach-v0", seeds=1, hidden=(8,)).film(tmp_path / "nothing.gif")

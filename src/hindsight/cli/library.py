@@ -77,6 +77,7 @@ def train(
 
         must_be_known(algorithm)
         usual = {"her": her} | KEYS | keys_of(preset, algorithm, env)
+        usual |= {"her": her} if _is_typed(context, "her") else {}
         typer.echo(listed(algorithm, env, usual, shutil.get_terminal_size((100, 24)).columns))
         return
     home = out.absolute()  # an environment's own code may change the working folder

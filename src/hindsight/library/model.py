@@ -233,6 +233,8 @@ class Model:
         self._file: PolicyFile | None = None
         #: Methods that were called in the environments of the model that this one is a copy of.
         self._calls: Sequence[Call] = ()
+        #: Whether `call` may have changed the task since the last evaluation.
+        self._task_changed = False
         #: Environment steps that each run has trained so far; of a file in `results/best`, until
         #: `learn` finds the checkpoint, those of its policies.
         self.num_timesteps = 0
@@ -309,7 +311,6 @@ class Model:
             theirs, bool(self.verbose) if progress is None else progress, not self.num_timesteps
         )
         folder = self.tensorboard_log if tensorboard is None else tensorboard
-        callbacks, of_sb3 = self._callbacks(callback, total_timesteps)
         prepare_process(self.device)
         with ExitStack() as stack:
             if not self._learns.acquire(blocking=False):  # in another thread
@@ -323,7 +324,10 @@ class Model:
             if progress:
                 print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
             runs = self._started()
-            first, began = runs.env_steps, time.monotonic()
+            # A file's steps may not be those of the training that goes on.
+            self.num_timesteps = first = runs.env_steps
+            callbacks, of_sb3 = self._callbacks(callback, total_timesteps)
+            began = time.monotonic()
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
             self._warn_before_learning(target)
             runs.spec = self.spec.model_copy(update={"steps": target})
@@ -346,7 +350,7 @@ class Model:
                 said = [each(self) for each in callbacks]
                 if any(one is False or one is np.False_ for one in said):
                     break
-            if self._tested < self.num_timesteps:
+            if self._tested < self.num_timesteps or self._task_changed:
                 self._test(runs)
             for each in of_sb3:
                 each.on_training_end()
@@ -423,16 +427,20 @@ class Model:
         self.num_timesteps = runs.env_steps
         self._note(runs, "train", columns)
         self._rows["last"] = runs.rows.detach().cpu().clone()
-        for i, row in enumerate(self._rows["last"]):
-            if self._scores[i] == UNKNOWN and row.isfinite().all():  # the best that is known
-                self._rows["best"][i] = row
-        self._actors.clear()
+        self._act_as_known()
         if self.num_timesteps - self._tested >= self.evaluate_every or self.num_timesteps >= target:
             self._test(runs)
         n, done = len(self.seeds), self.num_timesteps - first
         seconds = float(runs.clock.wall.sum()) * done / self.num_timesteps
         name = self.spec.environment.id
         return Progress.of_iteration(name, n * done, n * (target - first), seconds, columns)
+
+    def _act_as_known(self) -> None:
+        """Let runs that no evaluation has scored act with their latest finite parameters."""
+        for i, row in enumerate(self._rows["last"]):
+            if self._scores[i] == UNKNOWN and row.isfinite().all():
+                self._rows["best"][i] = row
+        self._actors.clear()
 
     def _started(self) -> Runs:
         """Return the runs, created or restored on the first call."""
@@ -523,6 +531,7 @@ class Model:
         """Evaluate every run and keep its parameters if they are the best."""
         began = time.monotonic()
         found = runs.evaluate()
+        self._task_changed = False
         self._test_seconds += time.monotonic() - began
         self._note(runs, "evaluation", found)
         scores = zip(found["success_rate"].tolist(), found["return_mean"].tolist(), strict=True)
@@ -555,7 +564,7 @@ class Model:
         `evaluate`, `film` and a loaded model make new instances, in which it was not called.
 
         The task may be another one then, so what was best before it is forgotten: the latest
-        parameters act until the next evaluation.
+        parameters act until the next evaluation, with which `learn` ends.
 
         Returns what it returned in training, by run and environment.
 
@@ -563,8 +572,10 @@ class Model:
             SpecError: the environment has no such method.
             EnvironmentFailure: the method raised an error.
         """
-        self._scores = [UNKNOWN] * len(self.seeds)
-        return self._started().call(method, arguments, options)
+        runs = self._started()
+        self._scores, self._task_changed = [UNKNOWN] * len(self.seeds), True
+        self._act_as_known()
+        return runs.call(method, arguments, options)
 
     def curves(self) -> pd.DataFrame:
         """Return the learning curves: a row per run and iteration, and per run and evaluation.

@@ -22,7 +22,7 @@ from hindsight.specs.cost import evaluation_seconds, evaluations, seconds
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import SpecError, validated
 from hindsight.specs.from_file import wants_naming
-from hindsight.specs.gymnasium import GymnasiumSpec, registered
+from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.progress import shown
 
 #: The folder where policies are found by short names.
@@ -158,33 +158,28 @@ def outcome(spec: CellSpec, out: Path, home: Path) -> list[str]:
         f"policy         {files['policies']}",
         *_best(files["best"], there["best"]),
         f"use it         {program} evaluate {policy}{named}",
-        *([f"               {program} watch {policy} episodes.gif{named}"] * is_drawn(env)),
+        *([f"               {program} watch {policy} episodes.gif{named}"] * is_drawn(spec)),
     ]
 
 
 def _best(shown: Path, file: Path) -> list[str]:
     """A line about the file of best policies; one that is damaged, or another's, is set aside."""
+    from hindsight.training.policy_files import PolicyFile  # with torch
+
     if not file.exists():
         return []
     try:
-        _named_truly(file)
+        PolicyFile.read(file)
     except FileError as error:
         return [f"best policy    none: {error}; set aside as {set_aside(file).name}"]
     return [f"best policy    {shown}  (each run at its best evaluation)"]
 
 
-def is_drawn(env: str) -> bool:
-    """Whether an environment can be filmed, as far as that shows without making it."""
-    if env in ENVIRONMENTS:
-        from hindsight.envs.render import PICTURES
-
-        return env in PICTURES
-    made_by = registered(env).entry_point
-    if isinstance(made_by, str):
-        module, _, name = made_by.partition(":")
-        made_by = getattr(sys.modules.get(module), name, None)
-    metadata = getattr(made_by, "metadata", None)
-    return not isinstance(metadata, dict) or "rgb_array" in metadata.get("render_modes", ())
+def is_drawn(spec: CellSpec) -> bool:
+    """Whether a cell's environment can be filmed."""
+    where = spec.environment
+    env = where.facts.instance if isinstance(where, GymnasiumSpec) else where.make()
+    return "rgb_array" in env.metadata.get("render_modes", ())
 
 
 def policy_called(name: Path) -> Path:
@@ -194,8 +189,7 @@ def policy_called(name: Path) -> Path:
     ./results, or policies with other hashes, are called so.
     """
     if name.exists() or name.suffix or len(name.parts) > 1:
-        folders = {Path(RESULTS, kind).resolve() for kind in ("policies", "best")}
-        return name if folders.isdisjoint(name.resolve().parents) else _named_truly(name)
+        return name
     files = [*Path(RESULTS, "policies").rglob("*.safetensors")]
     # `<name>-<hash of the specification>-<code>`
     hashes = {file: file.stem.rsplit("-", 2)[-2:][0] for file in files}
@@ -205,18 +199,7 @@ def policy_called(name: Path) -> Path:
     if not found or (name.name != "last" and len({hashes[file] for file in found}) > 1):
         several = f"{len(found)} policies begin with it" if found else "there is no such policy"
         raise SpecError(f"{name}: {several} in {RESULTS}/policies; `last` is the newest one")
-    return _named_truly(max(found, key=lambda file: file.stat().st_mtime))
-
-
-def _named_truly(file: Path) -> Path:
-    """The file; raises FileError if it holds another policy than its name says."""
-    from hindsight.training.policy_files import OF_ANOTHER, PolicyFile  # with torch
-
-    if file.exists():
-        is_best = file.absolute().parents[1].name == "best"
-        if ("scores" in PolicyFile.read(file).saved) != is_best:
-            raise FileError(f"{file}: {OF_ANOTHER}")
-    return file
+    return max(found, key=lambda file: file.stat().st_mtime)
 
 
 def duration(seconds: float) -> str:

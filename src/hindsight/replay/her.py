@@ -587,7 +587,7 @@ class HindsightReplayBuffer(FieldBuffer):
             if self.goals_have_axis and achieved.ndim == 1:
                 achieved, desired = achieved[:, None], desired[:, None]
             if infos is None:
-                return achieved, desired, [empty() for _ in rows]
+                return achieved, desired, [empty() for _ in range(len(rows))]
             return achieved, desired, [again(info) for info in infos]
 
         # With a part of the reward beyond, what infos pay is in that.

@@ -183,7 +183,7 @@ def episode(
     """
     obs, _ = env.reset(seed=seed)
     look()
-    returned, steps, over, reached = 0.0, 0, False, False
+    returned, steps, over, told = 0.0, 0, False, list[bool]()
     while not over:
         before = {key: np.array(value) for key, value in obs.items()}
         obs, reward, terminated, truncated, info = env.step(act(obs))
@@ -202,8 +202,9 @@ def episode(
         if said is None and isinstance(environment, GymnasiumSpec):
             facts = facts_of(environment)
             said = facts.is_success(facts.goal_of(before, "desired_goal"), obs, info)
-        reached |= bool(said)
-    return returned, steps, np.nan if said is None else float(reached)
+        if said is not None:
+            told.append(said)
+    return returned, steps, float(any(told)) if told else np.nan
 
 
 def actor_of(
@@ -281,12 +282,18 @@ def _must_be_seen(env: gymnasium.Env[Any, Any], by: Any) -> None:
 def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     """Raise SpecError unless the environment's observations and actions fit the policy."""
     where, spaces, actions = spec.environment, env.observation_space, env.action_space
-    has = None
-    if isinstance(spaces, Dict) and set(where.keys) <= set(spaces.keys()):
-        has = sum(flatdim(spaces[part]) for part in where.keys)
+    parts = spaces.spaces if isinstance(spaces, Dict) else {}
+    sizes = {key: flatdim(space) for key, space in parts.items()}
+    # Our own tasks' parts are all of one size.
+    goal = getattr(where, "goal_size", sizes.get("desired_goal"))
     choices = action_choices(actions)
-    n = sum(choices) or int(np.prod(actions.shape or ()))
-    if (has, choices, n) != (where.observation_size, where.choices, where.n_outputs):
+    if (
+        not {*where.keys} <= sizes.keys()
+        or sum(sizes[key] for key in where.keys) != where.observation_size
+        or sizes["desired_goal"] != goal
+        or choices != where.choices
+        or (sum(choices) or int(np.prod(actions.shape or ()))) != where.n_outputs
+    ):
         raise SpecError(
             f"environment: {env.spec.id if env.spec else env} does not fit a policy trained in "
             f"{where.id} on observations of {where.observation_size} numbers"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hindsight.io.checkpoints import load
-from hindsight.io.files import FileError
+from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.cell import CellSpec, hash_of
 from hindsight.specs.from_file import cell_of, values_of
 from hindsight.specs.gymnasium import NAMESPACE
@@ -70,12 +70,16 @@ class PolicyFile:
             wrong = "it lacks one row of parameters per seed"
         if wrong:
             raise FileError(f"{path}: is not a policy file: {wrong}")
+        if not seeds:
+            raise FileError(f"{path}: every run diverged in training, so it holds no policy")
         values, acts_only = values_of(saved["spec"], path), saved.get("part") == "actor"
         named = NAMED.search(path.stem)
         if named is not None and "format" not in saved:  # a user names a model's file
+            elsewhere = "policies" if "scores" in saved else "best"
             with suppress(KeyError, TypeError, AttributeError):  # told of where it is used
-                if (hash_of(values), saved.get("code", named[2])) != named.groups():
-                    raise FileError(f"{path}: {OF_ANOTHER}")
+                same = (hash_of(values), saved.get("code", named[2])) == named.groups()
+                if not same or path.absolute().parents[1].name == elsewhere:
+                    raise DamagedError(f"{path}: {OF_ANOTHER}", path)
         return cls(path, values, seeds, rows, acts_only, saved)
 
     def rows_of(self, spec: CellSpec) -> Tensor:
