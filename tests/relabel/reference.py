@@ -3,8 +3,8 @@
 Lists of entries are made one environment at a time.  Both sides receive the same uniform numbers.
 The rollouts come from three environments and random policies.  In predator-prey, nothing truncates
 and failing costs 1; the achieved goal may be an object that is never touched.  The episodes of a
-point mass and of bits are truncated by a time limit.  Places are near each other and bits few, so
-that goals are achieved by chance.
+point mass and of bits are truncated by a time limit; of a point mass, success may be a square.
+Places are near each other and bits few, so that goals are achieved by chance.
 """
 
 import math
@@ -19,10 +19,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hindsight.algorithms import ppo
+from hindsight.envs import point_reach
 from hindsight.envs.bit_flipping import BitFlipping
 from hindsight.envs.point_reach import PointReach
 from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.rollout import Rollout, Trajectories
+from hindsight.envs.step import ACHIEVES, STEP, SUCCESS, TRUNCATED
+from hindsight.nn.numba_cache import compiled, first_class
 from hindsight.specs.algorithms.ppo import PPOSpec
 from hindsight.specs.environments.bit_flipping import BitFlippingSpec
 from hindsight.specs.environments.point_reach import PointReachSpec
@@ -45,9 +48,10 @@ class Rules:
     rewards: tuple[float, float]  # for a step that does not achieve the goal, and one that does
     success_ends: bool
     box: float | None  # the goals lie in it; None: they are bits
+    distance: Callable[[Any, Any], float] = math.dist
 
     def achieves(self, achieved: np.ndarray, goal: np.ndarray) -> bool:
-        return math.dist(achieved, goal) <= self.near
+        return self.distance(achieved, goal) <= self.near
 
     def contains(self, goal: np.ndarray, share: float = 1.0) -> bool:
         """Whether a goal lies in this share of the space."""
@@ -58,6 +62,34 @@ class Rules:
     def anywhere(self, numbers: np.ndarray) -> np.ndarray:
         """A uniform goal."""
         return numbers >= 0.5 if self.box is None else (2 * numbers - 1) * np.float32(self.box)
+
+
+@compiled
+def in_square(parameters: Any, achieved: Any, desired: Any) -> bool:
+    far = max(abs(achieved[0] - desired[0]), abs(achieved[1] - desired[1]))
+    return bool(far <= parameters[0])
+
+
+moved = compiled(point_reach.step.function)
+
+
+@first_class(STEP)
+def step_in_square(
+    goal_policy: Any, p: Any, state: Any, elapsed: int, action: Any, noise: Any, after: Any
+) -> int:
+    flags = moved(goal_policy, p, state, elapsed, action, noise, after) & TRUNCATED
+    return flags | SUCCESS if in_square(p, after[:2], state[2:4]) else flags
+
+
+class Squares(PointReach):
+    """A task with its own test of success."""
+
+    step_function = step_in_square
+    achieves = first_class(ACHIEVES)(in_square)
+
+
+def along_an_axis(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.abs(np.subtract(a, b)).max())
 
 
 @dataclass
@@ -147,6 +179,8 @@ def environment_of(draw: st.DrawFn, kind: str, seeds: list[int]) -> tuple[Any, R
         # At most 0.15 per step; the threshold is a little more than half of that.
         spec = PointReachSpec(max_steps=limit, dt=0.15, threshold=0.11)
         rules = Rules(0.11, (-1.0, 0.0), success_ends=False, box=spec.range)
+        if draw(st.booleans()):
+            return Squares(spec, seeds, envs), replace(rules, distance=along_an_axis)
         return PointReach(spec, seeds, envs), rules
     bits = BitFlippingSpec(n_bits=draw(st.integers(2, 3)), max_steps=limit)
     return BitFlipping(bits, seeds, envs), Rules(0.0, (-1.0, 0.0), success_ends=True, box=None)

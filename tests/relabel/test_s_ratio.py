@@ -124,13 +124,14 @@ def failure_goal(
     case: Case, spec: HindsightSpec, points: list[np.ndarray], numbers: np.ndarray
 ) -> np.ndarray | None:
     """The first of a hundred goals that is in the space and far from every point."""
-    r = case.task.threshold
     for u in numbers:
         goal = case.rules.anywhere(u)
         if spec.failures == "targeted":
             normal = ndtri(u)
-            goal = points[-1] + spec.failure_distance * r * normal / np.linalg.norm(normal)
-        if case.rules.contains(goal) and min(math.dist(goal, p) for p in points) > r:
+            goal = points[-1] + spec.failure_distance * case.rules.near * normal / math.hypot(
+                *normal
+            )
+        if case.rules.contains(goal) and not any(case.rules.achieves(p, goal) for p in points):
             return goal
     return None
 

@@ -128,7 +128,7 @@ class Engine:
         names = [field.name for field in fields(diagnostics) if field.name != "td_error"]
         #: The type of an update's result: its diagnostics, but for the TD errors.
         self.results = np.dtype([(name, np.float64) for name in names])
-        self._updates = entry_point(_updates)
+        self._one_update = entry_point(_one_update)
 
     @torch.no_grad()
     def update(self, state: Any, batch: Batch, noise: Tensor, spec: Any, n: int) -> Any:
@@ -138,22 +138,21 @@ class Engine:
             batch: [run, n sample, ...], the batches of the updates, one after the other.
             noise: [run, n, number, action].
         """
-        runs, samples = batch.rewards.shape
+        runs, size = len(batch.rewards), batch.rewards.shape[1] // n
         results = np.zeros((runs, n), self.results).view(np.recarray)
-        td_error, drawn = np.empty((runs, samples), np.float32), noise.contiguous().numpy()
-        given = _arrays(batch)
+        td_error, drawn = np.empty((runs, n, size), np.float32), noise.contiguous().numpy()
+        given: Any = _arrays(batch)
 
         def learn(run: int) -> None:
             learner = self.learner(state, run, spec)
-            batches = Transitions(*(x[run] for x in given))
-            example = learner, batches, drawn[run, 0], results[run], td_error[run]
-            learn = self.learn.of(*example)
-            self._updates(learn, learner, batches, drawn[run], results[run], td_error[run])
+            for i in range(n):
+                own = Transitions(*(x[run, i * size : (i + 1) * size] for x in given))
+                arguments = learner, own, drawn[run, i], results[run, i : i + 1], td_error[run, i]
+                self._one_update(self.learn.of(*arguments), *arguments)
 
         for_each_run(runs, learn)
-        names, errors = self.results.names or (), torch.from_numpy(td_error).view(runs, n, -1)
-        columns = {x: torch.from_numpy(results[x].copy()).float() for x in names}
-        return self.diagnostics(**columns, td_error=errors)
+        columns = {x: torch.from_numpy(results[x].copy()).float() for x in self.results.names or ()}
+        return self.diagnostics(**columns, td_error=torch.from_numpy(td_error))
 
 
 def _arrays(batch: Batch) -> Transitions:
@@ -163,24 +162,8 @@ def _arrays(batch: Batch) -> Transitions:
     return Transitions(*(x.contiguous().numpy() for x in parts))
 
 
-def _updates(
-    learn: Any,
-    learner: Any,
-    batches: Transitions,
-    noise: Numbers,
-    results: Any,
-    td_error: Numbers,
+def _one_update(
+    learn: Any, learner: Any, batch: Transitions, noise: Numbers, results: Any, td_error: Numbers
 ) -> None:
-    """One run's updates, one after the other; arguments as in `Engine.update`."""
-    n = len(td_error) // len(results)
-    for i in range(len(results)):
-        own = slice(i * n, (i + 1) * n)
-        batch = Transitions(
-            batches.obs[own],
-            batches.actions[own],
-            batches.rewards[own],
-            batches.next_obs[own],
-            batches.terminated[own],
-            batches.weight[own],
-        )
-        learn(learner, batch, noise[i], results[i : i + 1], td_error[own])
+    """Call `learn`; see `Engine`."""
+    learn(learner, batch, noise, results, td_error)

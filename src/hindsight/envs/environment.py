@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,40 +14,6 @@ from hindsight.specs.errors import SpecError
 
 #: A method of the environments with its arguments.
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
-
-
-class Task(Protocol):
-    """Rewards and goal space of an environment: what relabelling needs to know about it."""
-
-    @property
-    def terminates_on_success(self) -> bool:
-        """Whether achieving the goal ends the episode; if not, success is that of its last step."""
-
-    @property
-    def any_success(self) -> bool:
-        """Whether any step's success makes an episode one; if not, its last step's."""
-
-    @property
-    def threshold(self) -> float:
-        """The distance within which a goal is achieved."""
-
-    def reward(
-        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Rewards and successes [...] for achieved and desired goals [..., goal].
-
-        terminated: [...] bool, whether the step ends the episode.
-        """
-
-    @property
-    def goals_known(self) -> bool:
-        """Whether the task can draw any possible goal; if not, only `reward` may be asked."""
-
-    def goals(self, uniform: Tensor) -> Tensor:
-        """Uniform samples [..., goal] of the goal space, from `uniform` [..., goal] in [0, 1)."""
-
-    def contains(self, goals: Tensor) -> Tensor:
-        """Whether goals [..., goal] lie in the goal space, [...] bool."""
 
 
 class Environment(ABC):
@@ -61,7 +27,9 @@ class Environment(ABC):
     action_size: int  # numbers in an action; 1 for discrete actions
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: continuous actions
     truncates = True  # whether a time limit may truncate episodes
-    any_success = False  # see `Task`
+    terminates_on_success: bool  # whether achieving the goal ends the episode
+    any_success = False  # whether any step's success makes an episode one; if not, its last step's
+    threshold: float  # the distance within which a goal is achieved, unless the spec is `foreign`
     #: Methods that were called in every environment, for those that are made later.
     calls: Sequence[Call] = ()
     keeps_rest = False  # whether steps report the part of rewards that goals do not explain
@@ -73,9 +41,26 @@ class Environment(ABC):
         """Numbers in a goal."""
 
     @property
-    def task(self) -> Task:
-        """Itself: its rewards and, if it knows it, its goal space, for relabelling."""
-        return cast(Task, self)
+    def task(self) -> "Environment":
+        """Itself, of which relabelling asks rewards and, unless the spec is `foreign`, goals."""
+        return self
+
+    @abstractmethod
+    def reward(
+        self, next_achieved: Tensor, desired: Tensor, terminated: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rewards and successes [...] for achieved and desired goals [..., goal].
+
+        terminated: [...] bool, whether the step ends the episode.
+        """
+
+    def goals(self, uniform: Tensor) -> Tensor:
+        """Uniform samples [..., goal] of the goal space, from `uniform` [..., goal] in [0, 1)."""
+        raise NotImplementedError
+
+    def contains(self, goals: Tensor) -> Tensor:
+        """Whether goals [..., goal] lie in the goal space, [...] bool."""
+        raise NotImplementedError
 
     @abstractmethod
     def limits(self) -> list[float]:

@@ -32,8 +32,6 @@ class GoalEnvironments(Environment):
     thus starts the same under every algorithm, whatever the other runs and the number of workers.
     """
 
-    goals_known = False
-
     def __init__(
         self,
         spec: GymnasiumSpec,

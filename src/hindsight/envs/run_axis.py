@@ -128,12 +128,10 @@ class Environments(Environment, Generic[TaskSpec]):
     step_function: FirstClass  # one step of one environment (`envs.step.STEP`)
     achieves: FirstClass = near  # whether a goal is achieved (`envs.step.ACHIEVES`)
     pay = Pay(success=0.0, failure=-1.0, step=-1.0)
-    terminates_on_success: bool  # whether achieving the desired goal ends the episode
     parameters: NDArray[np.float64]  # [number], the functions' `parameters` argument
     noise: Numbers  # [run, step, env, number], random numbers of this rollout's steps
     _t: int  # index of the next step in this rollout
     goals_move = False  # whether desired goals move during an episode, after the reward
-    goals_known = True
 
     def __init__(
         self,
@@ -151,6 +149,7 @@ class Environments(Environment, Generic[TaskSpec]):
         self._purpose = Purpose.EVALUATION_SPAWN if evaluation else Purpose.SPAWN
         shape = (len(self.seeds), n_envs)
         self.parameters = np.array(self.numbers(), np.float64)
+        self.threshold = float(self.parameters[0])
         self.elapsed = torch.zeros(shape, dtype=torch.int64, device=self.device)
         self.episode = self.elapsed.clone()
         self._drawn = torch.full((*shape, 2), -1)  # number of the block in each half
@@ -159,10 +158,6 @@ class Environments(Environment, Generic[TaskSpec]):
         self._prepare()
         self.draw_beginnings()
         self.state = self._beginning()
-
-    @property
-    def threshold(self) -> float:
-        return float(self.parameters[0])
 
     def reward(
         self, next_achieved: Tensor, desired: Tensor, terminated: Tensor

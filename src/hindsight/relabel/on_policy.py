@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hindsight.envs.environment import Task
+from hindsight.envs.environment import Environment
 from hindsight.envs.rollout import Cuts, Rollout, Trajectories, at_step
 from hindsight.relabel import goals
 from hindsight.specs.hindsight import HindsightSpec
@@ -64,14 +64,16 @@ def _one_of(flags: Tensor, first: Tensor, last: Tensor, uniform: Tensor) -> Tens
     return torch.where(n > 0, torch.searchsorted(count, before + nth), last)
 
 
-def episode_success(rollout: Rollout, task: Task) -> Tensor:
+def episode_success(rollout: Rollout, task: Environment) -> Tensor:
     """Whether each step's segment succeeds, [run, env, step] bool."""
     if task.any_success:
         return _so_far(rollout.success, rollout.first).gather(-1, rollout.last) > 0
     return rollout.success.gather(-1, rollout.last)
 
 
-def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
+def released(
+    rollout: Rollout, spec: HindsightSpec, task: Environment, uniform: Tensor
+) -> Trajectories:
     """Copies as in the authors' code; one path of k x steps per environment.
 
     - Goals and rewards use the achieved goal *observed at* a step, before its action.
@@ -103,7 +105,7 @@ def released(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor)
     return replace(copies, valid=copied.repeat_interleave(spec.k, dim=2))
 
 
-def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
+def released_copies(rollout: Rollout, task: Environment, goal: Tensor) -> Trajectories:
     """Copies with the goals [run, env, k x step, goal], those of a step being consecutive.
 
     Their rewards include the part of the original rewards that goals do not explain (`rest`).
@@ -128,7 +130,9 @@ def released_copies(rollout: Rollout, task: Task, goal: Tensor) -> Trajectories:
     return Trajectories(obs, actions, rewards, success, ends, obs[..., -1, :], valid)
 
 
-def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor) -> Trajectories:
+def described(
+    rollout: Rollout, spec: HindsightSpec, task: Environment, uniform: Tensor
+) -> Trajectories:
     """Copies as the papers describe them; k paths per environment.
 
     Only episodes that lie entirely in the rollout are copied.  A copy has one goal, achieved
@@ -164,7 +168,7 @@ def described(rollout: Rollout, spec: HindsightSpec, task: Task, uniform: Tensor
 
 
 def described_copies(
-    rollout: Rollout, task: Task, goal: Tensor, valid: Tensor, cut_at_success: bool = False
+    rollout: Rollout, task: Environment, goal: Tensor, valid: Tensor, cut_at_success: bool = False
 ) -> Trajectories:
     """A copy of each path with the goals [run, env, step, goal], the same throughout an episode.
 

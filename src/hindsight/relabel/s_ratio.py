@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from hindsight.envs.environment import Task
+from hindsight.envs.environment import Environment
 from hindsight.envs.rollout import Rollout, Trajectories, at_step, segment_ends, segment_starts
 from hindsight.relabel.on_policy import described_copies, episode_success, released_copies
 from hindsight.specs.hindsight import HindsightSpec
@@ -67,7 +67,7 @@ def chosen(among: Tensor, count: Tensor, priority: Tensor) -> Tensor:
 
 
 def described(
-    rollout: Rollout, spec: HindsightSpec, task: Task, s_ratio: Tensor, draw: Draw
+    rollout: Rollout, spec: HindsightSpec, task: Environment, s_ratio: Tensor, draw: Draw
 ) -> tuple[Trajectories, Trajectories]:
     """The rollout and its copies, with a share `s_ratio` [run] of successful episodes.
 
@@ -106,7 +106,7 @@ def described(
 
 
 def failure_goals(
-    rollout: Rollout, spec: HindsightSpec, task: Task, draw: Draw
+    rollout: Rollout, spec: HindsightSpec, task: Environment, draw: Draw
 ) -> tuple[Tensor, Tensor]:
     """Goals that the episodes do not reach, and whether one was found, at their first steps.
 
@@ -140,18 +140,18 @@ def failure_goals(
     for tries in (slice(0, 8), slice(8, TRIES)):  # few episodes need more than eight
         left = (~found).nonzero()[:, 0]
         numbers = uniform[run[left], nth[left], tries]
-        if not task.goals_known:
+        if task.spec.foreign:  # its goal space is unknown
             other = (numbers[..., 0] * each[run[left], None]).long()
             drawn = given[before[left, None] + other]
             # Its own goal would only copy a failure once more.
-            fits = (drawn != given[left, None]).any(-1) & ~_reached(task, points[left], drawn)
-        elif spec.failures == "targeted":
-            away = spec.failure_distance * task.threshold * direction(numbers)
-            drawn = points[left, -1:] + away
-            fits = _far(task, points[left], drawn)
+            fits = (drawn != given[left, None]).any(-1)
         else:
             drawn = task.goals(numbers)
-            fits = _far(task, points[left], drawn)
+            if spec.failures == "targeted":
+                away = spec.failure_distance * task.threshold * direction(numbers)
+                drawn = points[left, -1:] + away
+            fits = task.contains(drawn)
+        fits &= ~_reached(task, points[left], drawn)
         first = fits.long().argmax(1)
         goals[left] = drawn[torch.arange(len(left), device=run.device), first]
         found[left] = fits.any(1)
@@ -160,7 +160,7 @@ def failure_goals(
     return at_start, can_fail
 
 
-def _reached(task: Task, points: Tensor, goals: Tensor) -> Tensor:
+def _reached(task: Environment, points: Tensor, goals: Tensor) -> Tensor:
     """Whether a point [episode, point, goal] achieves `goals` [episode, try, goal].
 
     Returns [episode, try].
@@ -171,18 +171,6 @@ def _reached(task: Task, points: Tensor, goals: Tensor) -> Tensor:
     return task.reward(*pair, never)[1].any(-1)
 
 
-def _far(task: Task, points: Tensor, goals: Tensor) -> Tensor:
-    """Whether `goals` [episode, try, goal] are possible, and near no point [episode, point, goal].
-
-    Returns [episode, try].
-    """
-    exact = "donot_use_mm_for_euclid_dist"
-    apart = torch.cdist(goals, points, compute_mode=exact).amin(-1)
-    # Slightly more than the threshold, because the reward's distance is rounded differently.
-    threshold = torch.tensor(task.threshold, device=points.device)
-    return (apart > threshold * (1 + 1e-5)) & task.contains(goals)
-
-
 def direction(uniform: Tensor) -> Tensor:
     """Uniform random unit vectors [..., n], from numbers [..., n] uniform in [0, 1)."""
     # Clamping half a float32 step away from -1 and 1 keeps the inverse error function finite.
@@ -191,7 +179,7 @@ def direction(uniform: Tensor) -> Tensor:
 
 
 def released(
-    rollout: Rollout, spec: HindsightSpec, task: Task, s_ratio: Tensor, draw: Draw
+    rollout: Rollout, spec: HindsightSpec, task: Environment, s_ratio: Tensor, draw: Draw
 ) -> tuple[Trajectories, Trajectories]:
     """As in the authors' code: mix success and failure copies, then drop the surplus.
 
@@ -248,7 +236,7 @@ def surplus(s_ratio: Tensor, successes: Tensor, failures: Tensor) -> tuple[Tenso
     return torch.where(too_few, none, from_successes), torch.where(too_few, from_failures, none)
 
 
-def mixture(rollout: Rollout, task: Task, share: Tensor, draw: Draw) -> Trajectories:
+def mixture(rollout: Rollout, task: Environment, share: Tensor, draw: Draw) -> Trajectories:
     """Released copies, which never get predator-prey's reward of -1 for failing.
 
     A segment's copy has its final goal with probability `share` [run], otherwise a uniform goal

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hindsight.algorithms.interface import OnPolicyAlgorithm, columns_of
-from hindsight.envs.environment import Task
+from hindsight.envs.environment import Environment
 from hindsight.envs.rollout import Rollout, Trajectories, at_step, segment_starts
 from hindsight.envs.run_axis import Environments
 from hindsight.nn.adam import Adam
@@ -301,7 +301,7 @@ def mechanism(
     return {**columns, "hindsight_log_ratio_max": largest, "hindsight_log_ratio_mean": average}
 
 
-def goal_movement(rollout: Rollout, task: Task) -> dict[str, Tensor]:
+def goal_movement(rollout: Rollout, task: Environment) -> dict[str, Tensor]:
     """Measure how achieved goals move within a rollout's complete episodes, [run]; NaN without any.
 
     `goal_moved`: share of episodes whose last achieved goal the task does not count as equal to
