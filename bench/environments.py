@@ -11,7 +11,7 @@ from functools import partial
 
 import gymnasium as gym
 import torch
-from harness import Turn, race
+from harness import Turn, race, timed
 
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.specs.gymnasium import GymnasiumSpec
@@ -26,26 +26,22 @@ def loop() -> Turn:
     env = PLAIN()
     env.reset(seed=0)
 
-    def turn() -> int:
-        for _ in range(STEPS):
-            *_, terminated, truncated, _ = env.step(env.action_space.sample())
-            if terminated or truncated:
-                env.reset()
-        return STEPS
+    def step() -> None:
+        *_, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            env.reset()
 
-    return turn
+    return timed(step, STEPS, 1)
 
 
 def ours(workers: int) -> Turn:
     env = GoalEnvironments(SPEC, [0], ENVS, workers=workers)
     generator = torch.Generator().manual_seed(0)
 
-    def turn() -> int:
-        for _ in range(STEPS // ENVS):
-            env.step(2 * torch.rand(1, ENVS, env.action_size, generator=generator) - 1)
-        return STEPS
+    def step() -> None:
+        env.step(2 * torch.rand(1, ENVS, env.action_size, generator=generator) - 1)
 
-    return turn
+    return timed(step, STEPS // ENVS, ENVS)
 
 
 def theirs() -> Turn:
@@ -54,13 +50,7 @@ def theirs() -> Turn:
     )
     made.reset(seed=0)
     made.action_space.seed(0)
-
-    def turn() -> int:
-        for _ in range(STEPS // ENVS):
-            made.step(made.action_space.sample())
-        return STEPS
-
-    return turn
+    return timed(lambda: made.step(made.action_space.sample()), STEPS // ENVS, ENVS)
 
 
 CONTENDERS = {

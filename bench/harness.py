@@ -31,6 +31,17 @@ from hindsight.training.record import machine
 Turn = Callable[[], int]
 
 
+def timed(call: Callable[[], object], calls: int, steps: int) -> Turn:
+    """A turn of so many calls, each of which does so many steps, or whatever is counted."""
+
+    def turn() -> int:
+        for _ in range(calls):
+            call()
+        return calls * steps
+
+    return turn
+
+
 def race(
     title: str,
     contenders: Mapping[str, Callable[[], Turn]],

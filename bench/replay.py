@@ -8,7 +8,6 @@ left out.
 """
 
 import os
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -18,7 +17,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict
-from harness import Turn, race
+from harness import Turn, race, timed
 from torch import Tensor
 
 from hindsight.replay.buffer import Relabelling, ReplayBuffer, RowLayout
@@ -50,17 +49,6 @@ STATES = {key: RNG.random((EPISODE + 1, *space.shape), np.float32) for key, spac
 OBS, NEXT_OBS = ({key: x[i : EPISODE + i].copy() for key, x in STATES.items()} for i in (0, 1))
 ACTIONS = RNG.random((EPISODE, ACTION), np.float32)
 REWARDS = np.zeros(EPISODE, np.float32)
-
-
-def timed(call: Callable[[], object], calls: int, transitions: int) -> Turn:
-    """A turn of so many calls, each of which samples or adds so many transitions."""
-
-    def turn() -> int:
-        for _ in range(calls):
-            call()
-        return calls * transitions
-
-    return turn
 
 
 # --- buffers with so many transitions stored: a turn samples, or adds to a full one ---------------

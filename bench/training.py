@@ -22,7 +22,7 @@ import numpy as np
 import stable_baselines3 as sb3
 import torch
 from gymnasium.wrappers import FlattenObservation
-from harness import Turn, race
+from harness import Turn, race, timed
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.noise import NormalActionNoise
 
@@ -108,21 +108,14 @@ class PerStepHindsight(sb3.PPO):
         buffer.reset()
 
 
-def of_sb3(model: Any, steps: int) -> Turn:
-    def turn() -> int:
-        model.learn(steps, reset_num_timesteps=False)
-        return steps
-
-    return turn
-
-
 def sb3_ppo(hidden: tuple[int, ...], rollouts: int, kind: type[sb3.PPO] = sb3.PPO) -> Turn:
     """Stable-Baselines3 with its defaults, one environment, through the gymnasium wrapper."""
     model = kind(
         "MlpPolicy", FlattenObservation(gym.make("PredatorPrey-v0")), clip_range_vf=0.2,
         target_kl=0.05, policy_kwargs={"net_arch": list(hidden)}, seed=0, device="cpu",
     )  # fmt: skip
-    return of_sb3(model, rollouts * ROLLOUT)
+    steps = rollouts * ROLLOUT
+    return timed(partial(model.learn, steps, reset_num_timesteps=False), 1, steps)
 
 
 def sb3_off_policy(
@@ -135,7 +128,7 @@ def sb3_off_policy(
         replay_buffer_kwargs=buffer, policy_kwargs={"net_arch": [hidden] * 2}, seed=0,
         device="cpu", **more,
     )  # fmt: skip
-    return of_sb3(model, steps)
+    return timed(partial(model.learn, steps, reset_num_timesteps=False), 1, steps)
 
 
 def in_sbx(kind: str, together: int = 1) -> Turn:

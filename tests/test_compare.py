@@ -12,7 +12,7 @@ import yaml
 from hindsight.io.files import as_json
 from hindsight.pipeline.project import Project
 from hindsight.specs.config import PUBLISHED, Config, overrides_of
-from hindsight.specs.errors import SpecError, validated
+from hindsight.specs.errors import validated
 from hindsight.specs.plan import Plan
 from tests.analysis.synthetic import constant, summarise, write_cell
 from tests.support import configuration
@@ -58,11 +58,10 @@ def test_the_program_tells_two_trainings_apart(tmp_path, monkeypatch, capsys):
     assert Path("both.png").stat().st_size > 0
 
 
-def planned(mine=None, **overrides):
+def planned(**overrides):
     """The plan of the page's own experiment."""
     values = configuration.values()
     values["experiments"] |= yaml.safe_load(block("yaml"))["experiments"]
-    values["experiments"]["mine"]["arms"] |= mine or {}
     return Plan.of(validated(Config, {**values, "select": {"mine": {}}, **overrides}))
 
 
@@ -91,9 +90,3 @@ def test_a_published_arm_is_read_and_not_trained(project):
     missing = summarise(folder / "plan.json", project)
     assert {entry["arm"] for entry in missing} == {"mine"}
     assert pd.read_csv(folder / "summary.csv").arm.tolist() == ["PPO-HER"] * 12
-
-
-def test_an_arm_that_does_not_ship_is_refused_before_training():
-    arm = {"her": "final", "published": True, "keys": {"learning_rate": 0.0123}}
-    with pytest.raises(SpecError, match=r"mine, new, random static: no published cell"):
-        planned({"new": arm})

@@ -21,6 +21,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.replay import GOAL_STRATEGIES
 from hindsight.training.off_policy import OffPolicyRuns
 from tests.support.agents import agent as agent_for
+from tests.training.small import cell_in
 
 RUNS = 3
 CONTINUOUS = {
@@ -181,17 +182,8 @@ def cells(draw: st.DrawFn, name: str) -> CellSpec:
         "time_limit_terminates": draw(st.booleans()),
         "prioritized": draw(st.booleans()),
     }
-    environment = draw(st.sampled_from(TASKS.get(name, continuous)))
-    return CellSpec.model_validate(
-        {
-            "environment": environment,
-            "algorithm": algorithm,
-            "replay": replay,
-            "seeds": 2,
-            "steps": 10_000,
-            "evaluation": {"points": 1, "episodes": 1},
-        }
-    )
+    where, tests = draw(st.sampled_from(TASKS.get(name, continuous))), {"points": 1, "episodes": 1}
+    return cell_in(where, algorithm, replay=replay, seeds=2, steps=10_000, evaluation=tests)
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -134,8 +134,8 @@ ALGORITHMS = {
 ACTOR_CRITICS = {name: of for name, of in ALGORITHMS.items() if name != "dqn"}
 
 
-def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) -> Tensor:
-    """The rows after some updates by both implementations, compared after each update."""
+def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) -> None:
+    """Some updates by both implementations, compared after each."""
     agent, runs = agent_for(of.module.Agent, N_OBS, N_ACTIONS, HIDDEN), len(learning_rates)
     rows = twins.starting_rows(agent, *range(runs))
     if isinstance(spec, SACSpec) and not spec.learns_temperature:
@@ -167,20 +167,13 @@ def both(of: Algorithm, spec: Any, learning_rates: tuple[float, ...] = (1e-3,)) 
     for row, model in zip(state.rows, models, strict=True):
         torch.testing.assert_close(row, twins.row_of(of.parameters_of(model)), rtol=0, atol=1e-5)
     assert float((state.rows - rows).abs().max()) > 1e-3, "the updates must move something"
-    return state.rows
-
-
-@cache
-def of_variant(name: str, variant: str) -> Tensor:
-    """The rows by both implementations, once for all tests."""
-    return both(ALGORITHMS[name], ALGORITHMS[name].spec_of(variant))
 
 
 @pytest.mark.parametrize(
     ("name", "variant"), [(name, v) for name, of in ALGORITHMS.items() for v in of.variants]
 )
 def test_updates(name: str, variant: str) -> None:
-    of_variant(name, variant)
+    both(ALGORITHMS[name], ALGORITHMS[name].spec_of(variant))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
@@ -345,10 +338,8 @@ def test_random_choices_lie_in_their_range(n_choices):
 
 @pytest.mark.parametrize("ent_coef", ["auto", "auto_0.1", "auto_1e-3", 0.05])
 def test_the_first_temperature_is_that_of_stable_baselines3(ent_coef):
-    spec, agent = (
-        SACSpec(hidden=HIDDEN, ent_coef=ent_coef),
-        agent_for(sac.Agent, N_OBS, N_ACTIONS, HIDDEN),
-    )
+    spec = SACSpec(hidden=HIDDEN, ent_coef=ent_coef)
+    agent = agent_for(sac.Agent, N_OBS, N_ACTIONS, HIDDEN)
     model = twins.build(stable_baselines3.SAC, spec, 1e-3, ent_coef=ent_coef)
     theirs = twins.of_sac(model)[-len(twins.linear(model.critic_target)) - 1]
     state = sac.TrainState(agent, agent.initial_row(0, *spec.initialisation)[None], torch.ones(1))

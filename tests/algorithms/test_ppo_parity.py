@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -102,8 +103,8 @@ def build(
     wrappers = [partial(Replayed, world, rollout, run, env) for env in range(envs)]
     optimizer = {"eps": 1e-8, "weight_decay": spec.weight_decay}
     policy = {"net_arch": list(HIDDEN), "activation_fn": torch.nn.Tanh}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of truncated minibatches, which we test
+    # Of truncated minibatches, which we test.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         model = stable_baselines3.PPO(
             "MlpPolicy",
             stable_baselines3.common.vec_env.DummyVecEnv(wrappers),
@@ -163,27 +164,8 @@ def train(twin: Twin, order: Tensor) -> None:
     twin.updates = int(state.get("step", 0))
 
 
-@dataclass
-class Both:
-    """One update of the same thing by both implementations."""
-
-    spec: PPOSpec
-    agent: ppo.Agent
-    twins: list[Twin]
-    rollout: Rollout
-    samples: ppo.Samples
-    rows: Tensor  # after the update
-    diagnostics: ppo.Diagnostics
-
-
-def both(
-    spec: PPOSpec,
-    name: str = "prey",
-    *,
-    learning_rates: tuple[float, ...] = (3e-4,),
-    stale: float = 0.0,
-) -> Both:
-    """Collect with our code, then one update by each implementation.
+def both(spec: PPOSpec, name: str = "prey", *, learning_rates: Any = (3e-4,), stale=0.0) -> Any:
+    """Collect with our code, then one update by each implementation; `rows` are those after it.
 
     Args:
         learning_rates: one per run.
@@ -214,10 +196,13 @@ def both(
     diagnostics = ppo.update(agent, optimiser, samples, order, spec)
     for run, twin in enumerate(twins):
         train(twin, order[:, run])
-    return Both(spec, agent, twins, rollout, samples, optimiser.rows, diagnostics)
+    return SimpleNamespace(
+        agent=agent, twins=twins, rollout=rollout, samples=samples, rows=optimiser.rows,
+        diagnostics=diagnostics,
+    )  # fmt: skip
 
 
-def compared(spec: PPOSpec, *task: str, **keys: Any) -> Both:
+def compared(spec: PPOSpec, *task: str, **keys: Any) -> Any:
     """One update: estimates, parameters, losses and diagnostics of every run equal its twin's."""
     result = both(spec, *task, **keys)
     for run, twin in enumerate(result.twins):
@@ -240,7 +225,7 @@ def compared(spec: PPOSpec, *task: str, **keys: Any) -> Both:
         ):
             assert float(ours[run]) == pytest.approx(theirs, rel=1e-4, abs=1e-6)
         # One sample at the edge of the clip range may fall on either side of it.
-        one_sample = 1.5 / (result.spec.batch_size * len(twin.kls))
+        one_sample = 1.5 / (spec.batch_size * len(twin.kls))
         fraction = twin.log["train/clip_fraction"]
         assert float(d.clip_fraction[run]) == pytest.approx(fraction, abs=one_sample)
         if len(twin.kls) == twin.updates:  # else it stopped at a minibatch without a gradient

@@ -48,13 +48,3 @@ def read_verdicts(path: Path) -> list[Verdict]:
 
     found: list[Verdict] = json.loads(path.read_text("utf-8"), object_hook=made)
     return found
-
-
-@pytest.fixture(scope="session")
-def findings():
-    return ROOT / "docs/findings.md"
-
-
-@pytest.fixture(scope="session")
-def plans():
-    return ROOT / "docs/plans.md"

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from tests.support.configuration import ROOT
 
 EPSILON = 1e-6
+FINDINGS, PLANS = ROOT / "docs/findings.md", ROOT / "docs/plans.md"
 FIDELITIES = ("released", "described")
 PREYS = ("static", "random", "attract", "repel", "straight_away", "random_direction")
 #: Conditions that SAC-HER does not learn as described, and those in which PPO-HER stalls.

@@ -9,6 +9,7 @@ from hindsight.claims import evaluate
 from tests.analysis.published import (
     EPSILON,
     FIDELITIES,
+    FINDINGS,
     PLACE,
     PREYS,
     ROOT,
@@ -25,7 +26,7 @@ from tests.analysis.published import (
 )
 
 
-def test_sac_that_stops_early(findings, cells):
+def test_sac_that_stops_early(cells):
     runs = cells("algorithms")
     stopped = runs.each(lambda run: run.about["ended"] == "test")["released"]
     ends = runs.each(lambda run: run.about["end_step"])["released"][stopped]["SAC-HER"]
@@ -36,7 +37,7 @@ def test_sac_that_stops_early(findings, cells):
     usual = runs.steps_of_runs()["described", "SAC-HER"]
     usual = learning_by_start(usual.where(usual <= 100_000, np.inf))
     holds(
-        findings, "SAC looks worse in the authors' code", 13,
+        FINDINGS, "SAC looks worse in the authors' code", 13,
         stopped["SAC-HER"].sum(), stopped["SAC-HER"].size,
         thousands(ends.median()), f"{returns[stopped]['SAC-HER'].median():.2f}",
         f"{np.floor(100 * (goes_on.min() + EPSILON)) / 100:.2f}", goes_on.size,
@@ -52,7 +53,7 @@ def learning_by_start(steps: pd.Series) -> list[int]:
     return [int(x) for start in ("random", "apart") for x in learns.agg(["sum", "size"]).loc[start]]
 
 
-def test_learning_rates(findings, cells):
+def test_learning_rates(cells):
     runs = cells("learning_rate")
     ppo = runs.steps().unstack("level").loc["described", "PPO"]
     slow = ppo["3e-05"]
@@ -60,7 +61,7 @@ def test_learning_rates(findings, cells):
     rates = np.isfinite(ppo).sum(axis=1)
     close = ((runs.highest() + 1) / 2).unstack("level").loc["released", "PPO"][rates == 3]
     holds(
-        findings, "With hindsight the learning rate matters less",
+        FINDINGS, "With hindsight the learning rate matters less",
         (rates == 1).sum(), rates.size, "0.003 0.0003 0.00003", (rates == 3).sum(),
         percents((close.max(axis=1) / close.min(axis=1)).max() - 1), 16, "1,000,000",
         "0.00003", np.isfinite(slow).sum(), np.isfinite(ppo["0.0003"]).sum(),
@@ -68,12 +69,12 @@ def test_learning_rates(findings, cells):
     )  # fmt: skip
 
 
-def test_harder_conditions(findings, cells):
+def test_harder_conditions(cells):
     six, boxes = (cells(name).last_tests()["released"].groupby(["arm", "level"]).mean()
                   for name in ("dimensions", "grid_size"))  # fmt: skip
     flat = cells("dimensions").last_tests()["released"][:, "2", STALLED[1]].groupby("arm").mean()
     holds(
-        findings, "PPO-HER holds up better where it is harder",
+        FINDINGS, "PPO-HER holds up better where it is harder",
         percents(six["PPO-HER", "6"]), percents(six["PPO", "6"]), 8, "150,000",
         21, "72 40 34 15%",  # bench/pursuer.py
         percents(*boxes["PPO-HER"][["20", "30", "40", "50"]]),
@@ -88,7 +89,7 @@ def test_entropy_where_return_is_lost(verdicts):
     assert all([*m.conditions] == STALLED[:1] and m.words["rising"] == 1 for m in found)
 
 
-def test_does_the_small_network_matter(findings, cells):
+def test_does_the_small_network_matter(cells):
     network, large, hard = cells("network"), " (3 × 512)", list[object]()
     runs, steps = network.under("described"), network.steps()["described"].unstack("arm")
     learns = np.isfinite(steps.droplevel("level"))
@@ -141,7 +142,7 @@ def test_does_the_small_network_matter(findings, cells):
     ]
     assert learns_there == [0, 1, 0, 0, 0, 2]
     holds(
-        findings, "Does the small network matter?", done[0], 640, done[1],
+        FINDINGS, "Does the small network matter?", done[0], 640, done[1],
         "8 500,000 1,000,000", percents(later[0].mean()),
         f"{100 * later[0].min():.0f} {100 * later[0].max():.0f}%", percents(later[1].mean()),
         0.005, *limits, 16, 16, 0.005, tight["PPO-HER"][STALLED[0]], 0.005,
@@ -163,12 +164,12 @@ def test_does_the_small_network_matter(findings, cells):
     assert np.isinf(steps_of(runs, few)[["random straight_away", "apart straight_away"]]).all()
 
 
-def test_goals_of_copies(findings, cells):
+def test_goals_of_copies(cells):
     runs = cells("her_strategy")
     means = runs.last_tests()["released"].groupby("level").mean()
     shown = ["final 1", *(f"{name} {k}" for name in ("future", "episode") for k in (1, 2, 4, 8))]
     holds(
-        findings, "The best goal for copies is where the episode ended",
+        FINDINGS, "The best goal for copies is where the episode ended",
         8, "150,000", "1 2 4 8", *(percents(means[level]) for level in shown),
     )  # fmt: skip
     areas = runs.over_training().groupby(PLACE).mean()["released", "PPO-HER"].unstack("level")
@@ -179,7 +180,7 @@ def test_goals_of_copies(findings, cells):
     assert best == ["episode 4", "episode 8", "future 1"]
 
 
-def test_mixing_in_failures(findings, cells):
+def test_mixing_in_failures(cells):
     runs, others, stop = (cells(name) for name in ("s_ratio", "algorithms", "stop_her"))
     best = pd.concat([own.highest() for own in (runs, others, stop)]).groupby(PLACE).max()
     tests = pd.concat([own.last_tests() for own in (runs, others, stop)]).groupby(PLACE).mean()
@@ -224,7 +225,7 @@ def test_mixing_in_failures(findings, cells):
     assert np.isinf(arm_steps.xs("0.9", level="level")).sum() == 1
     arm_steps = arm_steps.groupby("level").median()
     holds(
-        findings, "Where mixing in failures helps", "500,000", "1,000,000", *table,
+        FINDINGS, "Where mixing in failures helps", "500,000", "1,000,000", *table,
         *(percents(min(own), max(own)) for own in zip(*ends, strict=True)),
         1, alone_learn.sum(), *(thousands(*steps.loc[STALLED, "1.0"]), "30%"),
         thousands(*steps.loc[STALLED, "0.3"]),
@@ -241,7 +242,7 @@ def test_mixing_in_failures(findings, cells):
     assert sooner[1][0] < sooner[1][1]
 
 
-def test_when_hindsight_should_be_switched_off(findings, cells):
+def test_when_hindsight_should_be_switched_off(cells):
     stop, always, stopped = cells("stop_her"), "PPO-HER", "PPO-HER-2-PPO"
     saved = [saved_by_switching(stop.under(fidelity)).mean() for fidelity in FIDELITIES]
     learns = np.isfinite(stop.steps_of_runs()).groupby(["arm", "condition"])
@@ -252,7 +253,7 @@ def test_when_hindsight_should_be_switched_off(findings, cells):
     returns = returns.groupby(["condition", "level"]).median().unstack().drop(columns="1.0")
     less = (1 - rates.div(rates["1.0"], axis=0)).mean()
     holds(
-        findings, "When should hindsight be switched off?", "16 1,000,000",
+        FINDINGS, "When should hindsight be switched off?", "16 1,000,000",
         *(percents(own["updates"]) for own in saved), "0.02", percents(*map(float, returns)),
     )  # fmt: skip
     assert less["0.3"] > less["0.5"] > less["0.7"]
@@ -262,7 +263,7 @@ def test_when_hindsight_should_be_switched_off(findings, cells):
     assert len(returns) == 2 and (returns.max(axis=1) - returns.min(axis=1) < 0.015).all()
 
 
-def test_what_else_was_tried_where_it_stalls(findings, cells):
+def test_what_else_was_tried_where_it_stalls(cells):
     runs, table = cells("stall").under("described"), list[object]()
     others = ("entropy bonus 0.001", "entropy bonus 0.01", "learning-rate decay", "σ = 0.1")
     tried = pd.concat([steps_of(runs, arm) for arm in others])
@@ -279,14 +280,14 @@ def test_what_else_was_tried_where_it_stalls(findings, cells):
                 np.isfinite(steps).sum(),
                 thousands(np.median(steps)) if whole else f"{end:.2f}",
             ]
-    holds(findings, "What else was tried where PPO-HER stalls", "16 500,000", *table, 0.1,
+    holds(FINDINGS, "What else was tried where PPO-HER stalls", "16 500,000", *table, 0.1,
           tried.size)  # fmt: skip
     assert np.isfinite(tried).sum() == 1
     slow = cells("learning_rate").under("described")["PPO-HER", "3e-05", STALLED[0]].values()
     assert all(np.isfinite(learned(run)[0]) for run in slow)  # "a tenth of the rate avoids it"
 
 
-def test_goals_that_rarely_move(findings, cells):
+def test_goals_that_rarely_move(cells):
     runs, others = cells("rarely_moves"), cells("moving_goals")
     last = runs.last_tests()["released"].groupby("arm").mean()
     area = runs.over_training()["described"].groupby("arm").mean()
@@ -296,7 +297,7 @@ def test_goals_that_rarely_move(findings, cells):
     moved = others.each(lambda run: float(run.train["goal_moved"].iloc[0]))
     moved = moved.groupby("condition").mean()
     holds(
-        findings, "If the goal rarely moves, the details matter",
+        FINDINGS, "If the goal rarely moves, the details matter",
         8, *map(percents, last[["PPO-HER", "PPO"]]), f"{area['PPO-HER'] - area['PPO']:.2f}",
         f"{area['PPO-HER, moved only'] - area['PPO-HER']:.2f}",
         0.6, 1, f"{gains[thing]:.2f}", percents(moved[thing]),
@@ -306,7 +307,7 @@ def test_goals_that_rarely_move(findings, cells):
     assert moved["PointReach"] > 0.95 and abs(gains["PointReach"]) < 0.005
 
 
-def test_fetch_tasks(findings, cells):
+def test_fetch_tasks(cells):
     dense = cells("dense_reach").each(lambda run: reached(run, 0.95))["described"]
     there = {place: own[np.isfinite(own)] for place, own in dense.groupby(["condition", "arm"])}
     plain, both = (there["FetchReach, dense reward", arm] for arm in ("SAC", "SAC-HER"))
@@ -328,7 +329,7 @@ def test_fetch_tasks(findings, cells):
         if (arm, task) == ("PPO-HER", "FetchReach") and level in ("1e-05", "0.0001")
     ]
     holds(
-        findings, "Three of four Fetch tasks can be learned",
+        FINDINGS, "Three of four Fetch tasks can be learned",
         f"{min(reach):,.0f} {max(reach):,.0f}", 4, "30%",
         thousands(push.min(), push.max()), push.size, "10 15", thousands(place),
         thousands(budgets[options, "FetchSlide"]), 1, "1.0",
@@ -338,7 +339,7 @@ def test_fetch_tasks(findings, cells):
     assert np.isinf(others).all() and np.isinf(first[options, "FetchSlide"]).all()
 
 
-def test_other_systems(findings, cells):
+def test_other_systems(cells):
     found = cells("point_reach").each(lambda run: run.train["episode_success"].to_numpy(float))
     early, late = (
         {arm: np.stack(own.tolist())[:, end - 25 : end].mean() for arm, own in found.groupby("arm")}
@@ -350,7 +351,7 @@ def test_other_systems(findings, cells):
     long = cells("bit_flipping_long").last_tests()["described"].groupby("arm").mean()
     ppo = cells("generalise").last_tests()["described"].groupby(["condition", "arm"]).mean()
     holds(
-        findings, "Other systems' results replicate on two tasks",
+        FINDINGS, "Other systems' results replicate on two tasks",
         "12% 25 150", percents(early[theirs]), 16, percents(late[theirs]),
         percents(late["DDPG + HER"]), percents(late["DDPG"]),
         "5 15 20", 8, "20,000", "10 100", percents(long["DQN"]), "8 15,000",
@@ -367,7 +368,7 @@ def test_other_systems(findings, cells):
     assert ppo["PointReach", "PPO-HER"] == 0
 
 
-def test_what_did_not_help(findings, cells, verdicts):
+def test_what_did_not_help(cells, verdicts):
     near, then = cells("targeted"), cells("to_meher")
     training = cells("s_ratio").over_training().groupby(PLACE).mean()["described", "MEHER"]
     close = near.over_training().groupby(PLACE).mean()["described", "targeted MEHER"]
@@ -379,7 +380,7 @@ def test_what_did_not_help(findings, cells, verdicts):
     ends = ends.groupby(["condition", "arm"]).mean()["random attract"]
     lost = costs.median()
     holds(
-        findings, "What did not help",
+        FINDINGS, "What did not help",
         16, f"{100 * lost['0.1']:.0f}", "10%", f"{100 * lost['0.5']:.0f}",
         "50%", 8, thousands(*sooner[0]),
         f"{ends['PPO-HER'] - ends['PPO-HER-2-MEHER']:.2f}", 8, 2,
@@ -415,11 +416,3 @@ def test_what_replication_says_of_many_rows_and_of_sac_that_was_ended(
              if np.isinf(learned(run)[0])]  # fmt: skip
     ended = sum(run.about["ended"] == "test" for run in never)
     assert f"this ended {ended} of its {len(never)} runs that never learn (P2b)" in text
-
-
-def test_what_readme_says_of_plain_ppo(cells):
-    """It learns five of the twelve tasks, and two more in half of its runs."""
-    runs = cells("algorithms").under("described")
-    share = {place: np.mean([np.isfinite(learned(run)[0]) for run in own.values()])
-             for (arm, _, place), own in runs.items() if arm == "PPO"}  # fmt: skip
-    assert sum(x > 0.5 for x in share.values()) == 5 and list(share.values()).count(0.5) == 2

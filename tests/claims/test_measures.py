@@ -171,10 +171,8 @@ def test_the_share_of_a_sum(tmp_path):
     """A run counts by what it would have spent; the interval is the ratio's bootstrap."""
     few: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:4]}
     second_paper(tmp_path, "stop_her", seeds=8, **few)
-    evidence, rng = (
-        Evidence(tmp_path / "results/tables/laptop", "released"),
-        np.random.default_rng(0),
-    )
+    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
+    rng = np.random.default_rng(0)
     path = tmp_path / "results/tables/laptop/stop_her/seed_curves.parquet"
     table = pd.read_parquet(path)
     of_run = table.groupby(["arm", "condition", "seed"]).ngroup()

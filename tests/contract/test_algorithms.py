@@ -26,16 +26,11 @@ from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.training.policies import agent_of, initial_row, policy_of
-from hindsight.training.runs import runs_of
 from tests.contract.cells import HINDSIGHT, PAIRS, TASKS, cell
-from tests.training.small import assert_alone_as_among, assert_resumed_as_whole, assert_same
+from tests.training.small import assert_alone_as_among, assert_resumed_as_whole, assert_same, runs
 
 pairs = pytest.mark.parametrize(("name", "task"), PAIRS)
 each_way = pytest.mark.parametrize("way", [None, HINDSIGHT], ids=["plain", "hindsight"])
-
-
-def runs(spec: CellSpec, *seeds: int) -> Any:
-    return runs_of(spec, list(seeds), "cpu", 0)
 
 
 def observations(spec: CellSpec, n: int = 50) -> Tensor:
@@ -129,14 +124,9 @@ def test_actions_belong_to_the_space_and_runs_share_nothing(name, task):
 
 @pairs
 @each_way
-def test_a_run_is_the_same_alone_and_among_others(name, task, way):
-    assert_alone_as_among(cell(name, TASKS[task], way, n_envs=2))
-
-
-@pairs
-@each_way
-def test_a_resumed_run_continues_bit_for_bit(name, task, way):
-    assert_resumed_as_whole(cell(name, TASKS[task], way, n_envs=2))
+@pytest.mark.parametrize("holds", [assert_alone_as_among, assert_resumed_as_whole])
+def test_a_run_is_the_same_among_others_and_resumed(name, task, way, holds):
+    holds(cell(name, TASKS[task], way, n_envs=2))
 
 
 @pairs

@@ -66,8 +66,7 @@ def test_other_libraries_find_nothing_and_it_pays_the_same(case: Case) -> None:
     """Its reward is that of the run axis, for one goal and for many."""
     keys = case.spec.model_dump(exclude={"id"})
     env = gymnasium.make(case.spec.id, **keys)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         check_env(env.unwrapped)
         check_env_of_sb3(env.unwrapped)
     axis = case.make([0], 16)

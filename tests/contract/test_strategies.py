@@ -15,7 +15,7 @@ from hindsight.relabel.goals import STRATEGIES, choose, choose_on, must_stay
 from hindsight.specs.errors import SpecError
 from hindsight.specs.replay import GOAL_STRATEGIES, EpisodeStrategy
 from tests.contract.cells import TASKS, cell
-from tests.contract.test_algorithms import runs
+from tests.training.small import runs
 
 #: The largest number below 1 that a generator of float32 numbers draws.
 HIGHEST = float(np.nextafter(np.float32(1), np.float32(0)))

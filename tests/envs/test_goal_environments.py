@@ -162,6 +162,7 @@ def test_a_checkpoint_continues_bit_for_bit(world, steps):
         ({"id": "FetchPush-v9"}, "FetchPush-v9' is unknown"),
         ({"id": "PredatorPray-v0"}, "did you mean 'PredatorPrey-v0'"),
         ({"id": "nowhere.to.be:Found-v0"}, "there is no module 'nowhere.to.be'"),
+        ({"id": "./mine.py:Drone-v0"}, r"'./mine\.py' is no module; give its name alone"),
         ({"id": "CartPole-v1"}, "dictionaries with achieved_goal, desired_goal, observation"),
         ({"id": "Endless-v0"}, "could tell: set one, such as max_episode_steps=100"),
         ({"id": "Corridor-v0", "kwargs": {"wrong": "keys"}}, "it has achieved_goal, observation"),
@@ -268,14 +269,8 @@ def test_an_episode_that_any_success_makes_one_is_one_for_hindsight(how):
 
 def on_policy(environment: dict[str, Any], n_steps: int = 120, **hindsight: Any) -> Any:
     """Two runs of PPO-HER, `described`, before their first iteration."""
-    spec = CellSpec.model_validate(
-        {
-            "environment": environment,
-            "algorithm": {"name": "ppo", "n_steps": n_steps, "n_envs": 2},
-            "hindsight": {"fidelity": "described", **hindsight},
-        }
-    )
-    return runs_of(spec, [1, 2], torch.device("cpu"))
+    how, her = {"n_steps": n_steps, "n_envs": 2}, {"fidelity": "described", **hindsight}
+    return runs_of(CellSpec(environment=environment, algorithm=how, hindsight=her), [1, 2], "cpu")
 
 
 def outcomes(paths: Trajectories, run: int) -> np.ndarray:

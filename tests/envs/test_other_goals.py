@@ -147,13 +147,14 @@ def test_actions_stay_in_the_box_despite_rounding():
         for low, high in np.sort(rng.integers(-50, 50, (200, 2)) / 10):
             box = Box(low, high + 0.1, (2,), dtype)
             assert all(box.contains(action_of(box, corner)) for corner in corners)
-    box = Box(-1.1, 0.2, (2,), np.float32)
     spec = CellSpec(environment={"id": "PointReach-v0"}, algorithm={"hidden": (4,)})
     spaces = {key: Box(-1, 1, (n,)) for key, n in zip(GOAL_KEYS, (2, 2, 4), strict=True)}
-    policy = Policy(spec, 100 * initial_row(spec, 0), spaces, box)
     seen = {key: rng.normal(size=(200, *space.shape)) for key, space in spaces.items()}
-    actions = policy.numpy({key: x.astype(np.float32) for key, x in seen.items()})
-    assert np.ptp(actions) > 1 and all(box.contains(action) for action in actions)
+    # The float32 nearest to 0.2 is above it.
+    for box in (Box(-1.1, 0.2, (2,), np.float32), Box(-0.2, 0.2, (2,), np.float64)):
+        policy = Policy(spec, 100 * initial_row(spec, 0), spaces, box)
+        actions = policy.numpy({key: x.astype(np.float32) for key, x in seen.items()})
+        assert np.ptp(actions) >= 0.4 and all(box.contains(action) for action in actions)
 
 
 @pytest.mark.parametrize("form", ["cell", "number"])

@@ -40,11 +40,8 @@ actions = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(specs(), pairs, pairs, actions)
 def test_steps_are_those_of_the_reference(spec, position, goal, acts):
-    here, target, velocity = (
-        spec.range * np.array(position),
-        spec.range * np.array(goal),
-        np.zeros(2),
-    )
+    here, target = (spec.range * np.array(place) for place in (position, goal))
+    velocity = np.zeros(2)
     env, nothing, after = PointReach(spec, [0]), np.empty(0), np.empty(8)
     state = np.concatenate([here, target, here, velocity])
     for t, action in enumerate(np.array(acts[: spec.max_steps])):

@@ -25,22 +25,17 @@ from tests.support.permissions import heed_permissions
 from tests.training import small
 
 FORK = multiprocessing.get_context("fork")
+DQN = {
+    "name": "dqn", "learning_starts": 16, "train_freq": 8, "batch_size": 16, "log_interval": 64,
+}  # fmt: skip
+MORE = {
+    "replay": {"strategy": "future"}, "seeds": 2, "steps": 64 * 8,
+    "evaluation": {"points": 2, "episodes": 5},
+}  # fmt: skip
 SPECS = {
     "ppo": small.SPEC,
-    "dqn": CellSpec.model_validate(
-        {
-            "environment": {"id": "BitFlipping-v0", "n_bits": 4},
-            "algorithm": {
-                "name": "dqn", "hidden": [8], "learning_starts": 16, "train_freq": 8,
-                "batch_size": 16, "log_interval": 64,
-            },
-            "replay": {"strategy": "future"},
-            "seeds": 2,
-            "steps": 64 * 8,
-            "evaluation": {"points": 2, "episodes": 5},
-        }
-    ),
-}  # fmt: skip
+    "dqn": small.cell_in({"id": "BitFlipping-v0", "n_bits": 4}, DQN, **MORE),
+}
 
 
 class Survived(AssertionError):

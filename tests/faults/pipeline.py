@@ -264,8 +264,7 @@ def damage(project: Project, path: Path) -> str:
 
 def a_derived_file_is_damaged(project: Project, pattern: str) -> str:
     told = damage(project, project.rng.choice(sorted(project.folder.glob(pattern))))
-    command = project.start()
-    demand(command.wait() == 0, f"{told}: {command.said}\n{project.log}")
+    project.finish()
     demand(not project.in_the_future(), "still in the future")
     return f"{told}: rewritten, the same command completed"
 
@@ -277,8 +276,7 @@ def everything_is_from_the_future(project: Project) -> str:
         if path.is_file() and {"results", "figures", "docs"}.intersection(path.parts):
             os.utime(path, (later, later))
     shutil.rmtree(project.folder / "results/tables/smoke/forced_entropy")
-    command = project.start()
-    demand(command.wait() == 0, f"{command.said}\n{project.log}")
+    project.finish()
     return "the same command completed"
 
 
@@ -287,8 +285,7 @@ def progress_files_are_malformed(project: Project) -> str:
         path = project.folder / f"results/progress/any/{i}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    command = project.start()
-    demand(command.wait() == 0, f"{command.said}\n{project.log}")
+    project.finish()
     return "ignored"
 
 
@@ -299,8 +296,7 @@ def machine_code_is_damaged(project: Project) -> str:
     project.variables["XDG_CACHE_HOME"] = str(caches)
     for path in caches.rglob("*.nb?"):
         project.rng.choice([cut, flip])(path, project.rng)
-    command = project.start()
-    demand(command.wait() == 0, f"{command.said}\n{project.log}")
+    project.finish()
     said = "".join(path.read_text() for path in project.folder.rglob("results/logs/*/*.log"))
     demand("is damaged or incomplete, and is compiled anew" in said, said)
     return "said so, and compiled anew"

@@ -174,6 +174,9 @@ def changed_specification(lab: Lab) -> str:
 
 
 def plan_of(lab: Lab) -> Path:
+    """The plan of PPO's cell, which is trained before."""
+    lab.name = "ppo"
+    lab.trained()
     plan = lab.root / "plans" / "one.json"
     plan.parent.mkdir(parents=True, exist_ok=True)
     entry = what_it_is("algorithms", "PPO") | where_it_is("random", "random")
@@ -212,16 +215,12 @@ def _refused(lab: Lab, process: Process, path: Path, told: str, whole: bytes) ->
 
 
 def damaged_result(lab: Lab) -> str:
-    lab.name = "ppo"
-    lab.trained()
     plan, whole = plan_of(lab), lab.curves.read_bytes()
     told = lab.rng.choice(DAMAGE)(lab.curves, lab.rng)
     return _refused(lab, lab.start(*summarise(plan)), lab.curves, told, whole)
 
 
 def damaged_table(lab: Lab) -> str:
-    lab.name = "ppo"
-    lab.trained()
     plan = plan_of(lab)
     demand(lab.start(*summarise(plan)).wait() == 0, "summarise failed")
     made = sorted((lab.root / "tables/one").iterdir())
@@ -243,14 +242,12 @@ def damaged_table(lab: Lab) -> str:
 
 def published(lab: Lab) -> str:
     """A results file from elsewhere that is not what its manifest vouches for."""
-    lab.name = "ppo"
-    lab.trained()
+    plan = plan_of(lab)
     target = lab.root / "published" / "cells" / f"{file_name(lab.spec)}.parquet"
     target.parent.mkdir(parents=True)
     shutil.copy(lab.curves, target)
     entry = {str(target.relative_to(lab.root / "published")): {"sha256": file_sha256(target)}}
     (lab.root / "published/manifest.json").write_text(json.dumps(entry))
-    plan = plan_of(lab)
     text = (lab.folder / plan).read_text().replace("results/cells", "results/published/cells")
     (lab.folder / plan).write_text(text)
     demand(lab.start(*summarise(plan)).wait() == 0, "a whole published file was refused")

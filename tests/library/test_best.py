@@ -11,28 +11,13 @@ import torch
 import hindsight
 from hindsight import PPO, SAC
 from hindsight.training.evaluate import evaluate_policy
+from tests.envs import worlds
 from tests.envs.test_quirks import SMALL, Drone
 
-
-class Levels(Drone):
-    """A level moves its goals, which end the episode once reached."""
-
-    def __init__(self, level: float = 0.2) -> None:
-        super().__init__(seen=2)
-        self.level = level
-
-    def draw(self) -> Any:
-        return (self.level * self.np_random.choice([-1, 1], 1)).astype(np.float32)
-
-    def set_level(self, level: float) -> None:
-        self.level = level
+assert worlds  # registers the environments
 
 
-for name, kwargs in {"Levels": {}, "Harder": {"level": 1.0}}.items():
-    gym.register(f"{name}-v0", Levels, max_episode_steps=10, kwargs=kwargs)
-
-
-def small(env: Any = "Levels-v0", **more: Any) -> SAC:
+def small(env: Any = "Level-v0", **more: Any) -> SAC:
     return SAC(env, **SMALL | {"evaluate_every": 400} | more)
 
 
@@ -46,10 +31,10 @@ def test_what_was_best_in_another_task_is_forgotten(training, tmp_path):
     model._scores = [(1.0, 0.0)]  # which no later evaluation reaches
     path = model.save(tmp_path / "model", training=training)
     with pytest.warns(UserWarning):
-        harder = hindsight.load(path, env="Harder-v0").learn(400)
+        harder = hindsight.load(path, env="Wide-v0").learn(400)
     assert last_is_best(harder) and not torch.equal(harder.parameters(), model.parameters())
     again = hindsight.load(path)
-    assert again._scores == [(1.0, 0.0)] and hindsight.load(path, env="Levels-v0")._scores == [
+    assert again._scores == [(1.0, 0.0)] and hindsight.load(path, env="Level-v0")._scores == [
         (1, 0)
     ]
 

@@ -10,7 +10,19 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import stable_baselines3 as sb3
 import torch
+from stable_baselines3.common.callbacks import (
+    BaseCallback,
+    CheckpointCallback,
+    EvalCallback,
+    StopTrainingOnMaxEpisodes,
+)
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecMonitor, VecNormalize
 
 from hindsight import DDPG, DQN, PPO, SAC, TD3
 from hindsight.io.files import FileError
@@ -19,24 +31,6 @@ from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import evaluate_policy as evaluated
 from tests.envs.corridor import Corridor
 from tests.support.commands import hindsight
-
-sb3 = pytest.importorskip("stable_baselines3")
-from stable_baselines3.common.callbacks import (  # noqa: E402
-    BaseCallback,
-    CheckpointCallback,
-    EvalCallback,
-    StopTrainingOnMaxEpisodes,
-)
-from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
-from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
-from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
-from stable_baselines3.common.noise import NormalActionNoise  # noqa: E402
-from stable_baselines3.common.vec_env import (  # noqa: E402
-    DummyVecEnv,
-    SubprocVecEnv,
-    VecMonitor,
-    VecNormalize,
-)
 
 ENV = "PointReach-v0"
 SMALL: dict[str, Any] = {
@@ -266,33 +260,17 @@ def test_their_callbacks_see_how_the_model_acts_now_and_others_its_best():
     assert seen[2][0] != seen[2][1]
 
 
-class Told(BaseCallback):
-    """Notes what it is told."""
-
-    def _init_callback(self) -> None:
-        self.told: list[str] = []
-
-    def _on_training_start(self) -> None:
-        self.told.append("start")
-
-    def _on_rollout_start(self) -> None:
-        self.told.append("rollout")
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_rollout_end(self) -> None:
-        self.told.append(f"{self.n_calls} steps")
-
-    def _on_training_end(self) -> None:
-        self.told.append("end")
-
-
-@pytest.mark.filterwarnings("ignore:Told is called")
-def test_their_callbacks_are_told_of_rollouts_and_the_end():
-    told = Told()
-    sac().learn(60, told)
-    assert told.told == ["start", "rollout", "30 steps", "rollout", "60 steps", "end"]
+@pytest.mark.filterwarnings("ignore:Counts is called")
+def test_their_callbacks_are_told_of_rollouts_and_the_end(monkeypatch):
+    told: list[tuple[str, int]] = []
+    for name in ("training_start", "rollout_start", "rollout_end", "training_end"):
+        note = lambda callback, name=name: told.append((name, callback.n_calls))  # noqa: E731
+        monkeypatch.setattr(Counts, f"_on_{name}", note)
+    sac().learn(60, Counts())
+    names, steps = zip(*told, strict=True)
+    rollouts = ["rollout_start", "rollout_end"] * 2
+    assert [*names] == ["training_start", *rollouts, "training_end"]
+    assert steps == (0, 0, 30, 30, 60, 60)
 
 
 @pytest.mark.filterwarnings("ignore:Counts is called", "ignore:training continues from the param")

@@ -12,25 +12,18 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import stable_baselines3
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
+from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
+from stable_baselines3.her.her_replay_buffer import HerReplayBuffer as Theirs
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.library.like_stable_baselines3 import HerReplayBuffer
 from tests.replay.numbered import Numbered, box, numbers, observed, stored_reward
-
-stable_baselines3 = pytest.importorskip("stable_baselines3")
-from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
-from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
-from stable_baselines3.common.vec_env import (  # noqa: E402
-    DummyVecEnv,
-    SubprocVecEnv,
-    VecNormalize,
-)
-from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy  # noqa: E402
-from stable_baselines3.her.her_replay_buffer import (  # noqa: E402
-    HerReplayBuffer as Theirs,
-)
 
 
 class Pictured(Numbered):
@@ -135,8 +128,7 @@ def test_samples_and_arrays_are_theirs(strategy, n_envs, k):
         assert_same_samples(ours, theirs, steps)
         assert_same_arrays(ours, theirs)
     ours.truncate_last_trajectory()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         ours.truncate_last_trajectory()  # nothing is open
 
 
@@ -274,8 +266,7 @@ def test_a_second_learn_does_not_join_two_episodes(n_envs):
     for kind in (Theirs, HerReplayBuffer):
         model = small_model("SAC", DummyVecEnv([Episodes] * n_envs), kind, learning_starts=10**6)
         model.learn(10 * n_envs)  # three steps into the second episode
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             model.learn(30 * n_envs)
         told = [str(each.message) for each in caught if "reset_num_timesteps" in str(each.message)]
         assert len(told) == (kind is HerReplayBuffer)
@@ -287,8 +278,7 @@ def test_a_second_learn_does_not_join_two_episodes(n_envs):
 
 def test_what_follows_is_not_cut():
     """The step after the end of an episode, a goal that changes on the way, and a continued one."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+    with warnings.catch_warnings(action="error", category=UserWarning):
         model = small_model("SAC", make_vec_env(Episodes, 2), learning_starts=10**6)
         model.learn(20)
         model.learn(20, reset_num_timesteps=False)

@@ -113,8 +113,7 @@ def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoin
     best = out / "best" / f"{file_name(spec)}.safetensors"
     with pytest.raises(Interruption):
         train_cell(spec, out, EAGER, callbacks=[KeepBest(best, spec), stop])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         model = hindsight.load(best).learn(60)
     assert model.num_timesteps == 180
     ended = load(straight / "policies" / f"{file_name(spec)}.safetensors")["rows"]

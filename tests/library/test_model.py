@@ -108,8 +108,7 @@ def test_calls_of_learn_that_end_early_do_not_put_evaluations_off():
         "PointReach-v0", seeds=1, hidden=(8,), evaluate_every=1000, log_interval=250,
         evaluation_episodes=1, learning_starts=10_000,
     )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nothing is learned
+    with warnings.catch_warnings(action="ignore"):  # nothing is learned
         for _ in range(4):
 
             def stop(model):
@@ -184,8 +183,7 @@ def test_evaluations_that_cannot_be_as_frequent_as_asked_are_announced():
         SAC("PointReach-v0", evaluate_every=100, log_interval=500)
     with pytest.warns(UserWarning, match=r"every 36 steps, not every 25, .* \(log_interval\)"):
         SAC("PointReach-v0", n_envs=4, evaluate_every=25, log_interval=10)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         PPO("PointReach-v0", n_envs=4)
 
 

@@ -68,8 +68,7 @@ def test_all_forms_of_a_policy_agree_with_the_run_axis(model, tmp_path):
         np.testing.assert_allclose(policy(one).detach(), actions[7], atol=1e-6)
     run = 2
     program = torch.export.load(model.export(tmp_path / "p.pt2", run)).module()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # such as the tracer's
+    with warnings.catch_warnings(action="error"):  # such as the tracer's
         session = onnxruntime.InferenceSession(model.export(tmp_path / "p.onnx", run))
     assert [x.name for x in session.get_inputs()] == list(obs)
     for n in (1, 3, 200):

@@ -84,15 +84,6 @@ def test_settings_override_a_preset():
     assert found.hindsight is plain.hindsight is None
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("auto_1", "auto"), ("auto_.10", "auto_0.1"), ("auto_2", "auto_2.0")]
-)
-def test_a_temperature_may_be_typed_in_many_ways(typed, meant):
-    model = SAC("PointReach-v0", ent_coef=typed, **SMALL)
-    words = ("--algorithm", "sac", "--env", "PointReach-v0", f"ent_coef={typed}")
-    assert model.spec.algorithm.ent_coef == spec_from(*words).algorithm.ent_coef == meant  # type: ignore[attr-defined]
-
-
 def test_our_own_environments_move_as_the_fidelity_says():
     typed = spec_from("prey=repel").environment
     by_id = PPO("PredatorPrey-v0", prey="repel", seeds=1).spec.environment

@@ -5,19 +5,12 @@ from dataclasses import replace
 import pytest
 
 from hindsight.io.files import FileError
-from hindsight.pipeline.verify import (
-    Comparison,
-    compare,
-    kind_of,
-    must_hold,
-    one_of_each_kind,
-    published,
-)
+from hindsight.pipeline import verify
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.manifest import read_manifest
 
-CELLS = published()
-KINDS = one_of_each_kind(CELLS)
+CELLS = verify.published()
+KINDS = verify.one_of_each_kind(CELLS)
 #: Tasks with objects, in which rounding grows; measuring how far takes two minutes.
 CHAOS = {"FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4"}
 #: Every sixteenth of the other kinds; `make verify-published` has all of them.
@@ -40,7 +33,7 @@ def one_that_holds():
         and (her := spec.hindsight) is not None
         and (her.strategy, her.s_ratio, her.fidelity) == ("final", None, "released")
     )
-    assert compare(name, spec).verdict == "same"
+    assert verify.compare(name, spec).verdict == "same"
     return name, spec
 
 
@@ -54,7 +47,7 @@ def test_every_algorithm_task_and_fidelity_is_among_the_kinds():
         lambda spec: spec.hindsight and spec.hindsight.clone,
     ):
         assert {of(spec) for spec in KINDS.values()} == {of(spec) for spec in CELLS.values()}
-    assert len({kind_of(spec) for spec in CELLS.values()}) == len(KINDS)
+    assert len({verify.kind_of(spec) for spec in CELLS.values()}) == len(KINDS)
 
 
 def test_cells_that_were_trained_by_another_rule_are_left_out():
@@ -69,7 +62,7 @@ def test_cells_that_were_trained_by_another_rule_are_left_out():
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_todays_code_makes_the_published_numbers(name):
-    found = compare(name, CELLS[name])
+    found = verify.compare(name, CELLS[name])
     assert found.verdict != "OTHER", found
 
 
@@ -83,7 +76,7 @@ def test_todays_code_makes_the_published_numbers(name):
 )
 def test_a_rule_that_changes_a_little_is_seen(section, keys, one_that_holds):
     name, spec = one_that_holds
-    assert compare(name, changed(spec, section, **keys)).verdict == "OTHER"
+    assert verify.compare(name, changed(spec, section, **keys)).verdict == "OTHER"
 
 
 def test_a_small_change_is_seen_off_policy():
@@ -91,13 +84,13 @@ def test_a_small_change_is_seen_off_policy():
     cell = "apart-random-n3-G10-r1/sac-her-final-k2-described-lr0.0003-64x64-16seeds-"
     (name,) = (name for name in CELLS if name.startswith(cell))
     faster = changed(CELLS[name], "algorithm", learning_rate=3.3e-4)
-    assert compare(name, faster).verdict == "OTHER"
+    assert verify.compare(name, faster).verdict == "OTHER"
 
 
 def test_cells_that_do_not_hold_are_named():
-    same, other = Comparison("a", 1e-6, 1e-5, "x"), Comparison("b", 0.1, 0.5, "kl")
+    same, other = verify.Comparison("a", 1e-6, 1e-5, "x"), verify.Comparison("b", 0.1, 0.5, "kl")
     parted = replace(other, closest=1e-6)  # one run is the same to rounding
     assert [each.verdict for each in (same, other, parted)] == ["same", "OTHER", "chaos"]
-    must_hold([same, parted])
+    verify.must_hold([same, parted])
     with pytest.raises(FileError, match=r"1 published cells .* b \(kl by 0\.5\)"):
-        must_hold([same, other])
+        verify.must_hold([same, other])

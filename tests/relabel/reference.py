@@ -234,13 +234,7 @@ def with_desired(obs: Tensor, goal: np.ndarray) -> np.ndarray:
     return changed
 
 
-def entry(
-    rollout: Rollout,
-    place: tuple[int, int, int],
-    achieved: np.ndarray,
-    goal: np.ndarray,
-    rules: Rules,
-) -> Entry:
+def entry(rollout: Rollout, place: Any, achieved: Any, goal: np.ndarray, rules: Rules) -> Entry:
     """The step at `place` (run, env, step) under another goal, judged by a goal achieved."""
     success = rules.achieves(achieved, goal)
     return Entry(

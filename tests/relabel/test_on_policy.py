@@ -13,22 +13,14 @@ from hindsight.envs.rollout import Trajectories
 from hindsight.relabel import on_policy
 from hindsight.specs.hindsight import HindsightSpec
 from hindsight.training.on_policy import success_counts
-from tests.relabel.reference import (
-    KINDS,
-    Case,
-    assert_copy,
-    cases,
-    of_untrained_policies,
-    released_advantages,
-    released_list,
-)
+from tests.relabel import reference
 from tests.support.examples import quick
 
 STRATEGIES = st.sampled_from(["final", "future", "episode"])
 SHARES = (None, 0.25, 0.45)  # of the box, beyond which some goals lie
 
 
-def relabelled(case: Case, spec: HindsightSpec) -> tuple[Trajectories, Tensor]:
+def relabelled(case: reference.Case, spec: HindsightSpec) -> tuple[Trajectories, Tensor]:
     """Copies and their draws [run, env, step, k]; neither the rollout nor the draws change."""
     size = (*case.rollout.rewards.shape, spec.k)
     # Odd multiples of 1/128: their products with small integers are exact and never whole.
@@ -42,7 +34,7 @@ def relabelled(case: Case, spec: HindsightSpec) -> tuple[Trajectories, Tensor]:
     return paths, uniform
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", reference.KINDS)
 @given(st.data(), STRATEGIES, st.integers(1, 4), st.booleans())
 @quick(80)
 def test_released_equals_the_loops(kind, data, strategy, k, only_if_moved):
@@ -51,14 +43,14 @@ def test_released_equals_the_loops(kind, data, strategy, k, only_if_moved):
     Copies end at a truncation without a value.  The filter copies moving segments only, and never
     the rollout's last one.
     """
-    case = data.draw(cases(kind))
+    case = data.draw(reference.cases(kind))
     spec = HindsightSpec(strategy=strategy, k=k, only_if_moved=only_if_moved)
     paths, uniform = relabelled(case, spec)
     advantage = case.estimated(paths)
     steps = case.rollout.rewards.shape[2] * spec.k
     assert paths.rewards.shape[2] == steps
     for where in np.ndindex(*case.rollout.rewards.shape[:2]):
-        entries, places = released_list(case, *where, spec, uniform)
+        entries, places = reference.released_list(case, *where, spec, uniform)
         assert only_if_moved or len(entries) == steps
         assert paths.valid[where].nonzero()[:, 0].tolist() == places
         if not entries:
@@ -66,7 +58,7 @@ def test_released_equals_the_loops(kind, data, strategy, k, only_if_moved):
         np.testing.assert_array_equal(paths.obs[where][places], [e.obs for e in entries])
         np.testing.assert_array_equal(paths.actions[where][places], [e.action for e in entries])
         assert paths.rewards[where][places].tolist() == [e.reward for e in entries]
-        expected, known = released_advantages(entries, case.value(where[0])), len(entries)
+        expected, known = reference.released_advantages(entries, case.value(where[0])), len(entries)
         # Under the filter `episode` may end the list without a success.  The authors' pass
         # then runs on over the unused zeros of a buffer too large, so that next to nothing
         # follows: what follows the last trajectory is left open here.
@@ -78,7 +70,7 @@ def test_released_equals_the_loops(kind, data, strategy, k, only_if_moved):
 
 
 def goal_of(
-    case: Case, spec: HindsightSpec, episode: tuple[int, int, int, int], u: float
+    case: reference.Case, spec: HindsightSpec, episode: tuple[int, int, int, int], u: float
 ) -> tuple[np.ndarray, int] | None:
     """The goal of an episode's described copy and the first step learned from; None: no copy."""
     run, env, a, b = episode
@@ -97,7 +89,7 @@ def goal_of(
     return goal, away[0] if spec.after_contact else a
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", reference.KINDS)
 @given(
     data=st.data(),
     k=st.integers(1, 4),
@@ -114,7 +106,7 @@ def goal_of(
 )
 @quick(80)
 def test_described_copies_are_what_the_environment_would_have_shown(kind, data, k, keys):
-    case = data.draw(cases(kind))
+    case = data.draw(reference.cases(kind))
     spec = HindsightSpec(fidelity="described", k=k, **keys)
     paths, uniform = relabelled(case, spec)
     advantage = case.estimated(paths)
@@ -128,7 +120,7 @@ def test_described_copies_are_what_the_environment_would_have_shown(kind, data, 
                 continue
             goal, first = chosen
             expected = case.copy_of(run, env, (a, b), goal, spec.cut_at_success)
-            assert_copy(case, paths, advantage, (run, path), (a, b), expected, first)
+            reference.assert_copy(case, paths, advantage, (run, path), (a, b), expected, first)
             if first < a + len(expected[0]):
                 counted[:, run] += (expected[0][-1].success, 1)
     counts = success_counts(paths, case.task.terminates_on_success)
@@ -141,7 +133,7 @@ def test_a_released_copy_of_a_random_walk_is_rewarded_too_often():
     A plain simulation of 21 positions, actions uniform, gives 2.92 (2.05 with Gaussian actions).
     """
     actions = torch.rand(2048, 8, 1, 3, generator=torch.Generator().manual_seed(0))
-    env, rollout = of_untrained_policies(2 * actions - 1)
+    env, rollout = reference.of_untrained_policies(2 * actions - 1)
     uniform = torch.zeros(*rollout.rewards.shape, 1)
     paths = on_policy.released(rollout, HindsightSpec(), env.task, uniform)
     n_segments = int(rollout.starts[..., 1:].sum()) + rollout.starts.shape[0]

@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,20 +13,7 @@ from hypothesis import strategies as st
 from hindsight.replay.buffer import STEP, Relabelling, ReplayBuffer, RowLayout
 from hindsight.replay.transitions import Batch
 from hindsight.specs.replay import GOAL_STRATEGIES
-from tests.replay.numbered import (
-    ACTION,
-    OBS,
-    ROW,
-    Expected,
-    Slots,
-    Transition,
-    add,
-    draw,
-    numbers,
-    observation,
-    reward,
-    stored_reward,
-)
+from tests.replay import numbered
 from tests.support.examples import quick
 
 
@@ -35,23 +22,14 @@ class Both:
     """The buffer and the lists [run][env], filled with the same numbered transitions."""
 
     buffer: ReplayBuffer
-    lists: list[list[Slots]]
+    lists: list[list[numbered.Slots]]
     rng: np.random.Generator
     count: int = 0
-    history: list[tuple] = field(default_factory=list)
 
     @classmethod
-    def of(
-        cls,
-        runs: int,
-        envs: int,
-        slots: int,
-        relabelling: Relabelling,
-        seed: int = 0,
-        kind: type[ReplayBuffer] = ReplayBuffer,
-    ) -> "Both":
-        lists = [[Slots(slots, slots // 2) for _ in range(envs)] for _ in range(runs)]
-        buffer = kind(runs, envs, envs * slots, ROW, relabelling)
+    def of(cls, runs: int, envs: int, slots: int, how: Relabelling, seed: int) -> "Both":
+        lists = [[numbered.Slots(slots, slots // 2) for _ in range(envs)] for _ in range(runs)]
+        buffer = ReplayBuffer(runs, envs, envs * slots, numbered.ROW, how)
         return cls(buffer, lists, np.random.default_rng(seed))
 
     def step(self, ends: float) -> None:
@@ -63,24 +41,22 @@ class Both:
         success = self.rng.random(shape) < 0.3
         terminated = (kind < ends / 2) | success * (kind < ends)
         truncated = (kind < ends) & ~terminated
-        self.history.append((number, terminated, truncated, success))
-        add(self.buffer, *self.history[-1])
-        for (run, env), *how in zip(
-            np.ndindex(shape), *map(np.ravel, self.history[-1]), strict=True
-        ):
+        step = number, terminated, truncated, success
+        numbered.add(self.buffer, *step)
+        for (run, env), *how in zip(np.ndindex(shape), *map(np.ravel, step), strict=True):
             number_, ended, cut, succeeded = (x.item() for x in how)
-            self.lists[run][env].add(Transition(number_, ended, succeeded), ended or cut)
+            self.lists[run][env].add(numbered.Transition(number_, ended, succeeded), ended or cut)
 
-    def expected(self, uniform: np.ndarray) -> list[list[Expected]]:
+    def expected(self, uniform: np.ndarray) -> list[list[numbered.Expected]]:
         """What the lists draw with `uniform` [run, sample, 3]."""
         how = self.buffer.relabelling
         return [
-            [draw(slots, u, how.strategy, how.k) for u in numbers_of_run]
+            [numbered.draw(slots, u, how.strategy, how.k) for u in numbers_of_run]
             for slots, numbers_of_run in zip(self.lists, uniform.tolist(), strict=True)
         ]
 
 
-def under(e: Expected, how: Relabelling) -> tuple[bool, bool]:
+def under(e: numbered.Expected, how: Relabelling) -> tuple[bool, bool]:
     """Whether a transition is terminated under its goal, and would be under any goal."""
     terminated, success = e.transition.terminated, e.transition.success
     if how.fidelity == "released":
@@ -91,17 +67,22 @@ def under(e: Expected, how: Relabelling) -> tuple[bool, bool]:
     return failed or e.goal == e.transition.number, failed
 
 
-def compare(batch: Batch, expected: list[list[Expected]], how: Relabelling) -> None:
+def compare(batch: Batch, expected: list[list[numbered.Expected]], how: Relabelling) -> None:
     """Every field of the batch is that of the expected transition."""
     number = np.array([[e.transition.number for e in run] for run in expected])
     goal = np.array([[e.goal for e in run] for run in expected])
-    np.testing.assert_array_equal(batch.obs, observation(number, goal))
-    np.testing.assert_array_equal(batch.next_obs, observation(number, goal, after=True))
-    np.testing.assert_array_equal(batch.actions, numbers(number, "action"))
+    np.testing.assert_array_equal(batch.obs, numbered.observation(number, goal))
+    np.testing.assert_array_equal(batch.next_obs, numbered.observation(number, goal, after=True))
+    np.testing.assert_array_equal(batch.actions, numbered.numbers(number, "action"))
     ends = np.array([[under(e, how) for e in run] for run in expected])
-    achieved, desired = numbers(number, "next achieved"), numbers(goal, "next achieved")
-    new = reward(*map(torch.tensor, (achieved, desired, ends[..., 1])))[0].numpy()
-    np.testing.assert_array_equal(batch.rewards, np.where(goal < 0, stored_reward(number), new))
+    achieved, desired = (
+        numbered.numbers(number, "next achieved"),
+        numbered.numbers(goal, "next achieved"),
+    )
+    new = numbered.reward(*map(torch.tensor, (achieved, desired, ends[..., 1])))[0].numpy()
+    np.testing.assert_array_equal(
+        batch.rewards, np.where(goal < 0, numbered.stored_reward(number), new)
+    )
     np.testing.assert_array_equal(batch.terminated, ends[..., 0])
 
 
@@ -137,10 +118,10 @@ def test_samples_are_those_of_plain_lists(how, runs, envs, slots, steps, ends, s
         something = every
         uniform = both.rng.random((runs, 6, 3))
         if something:
-            compare(both.buffer.sample(uniform, reward), both.expected(uniform), how)
+            compare(both.buffer.sample(uniform, numbered.reward), both.expected(uniform), how)
         else:
             with pytest.raises(ValueError, match="nothing to sample: no episode"):
-                both.buffer.sample(uniform, reward)
+                both.buffer.sample(uniform, numbered.reward)
     assert something or steps <= slots
 
 
@@ -156,10 +137,10 @@ def test_among_a_million_transitions_each_is_as_likely_as_another():
 @pytest.mark.parametrize("name", STEP)
 def test_shapes_that_would_shift_or_spread(name):
     """Too few columns would shift those after them, and sizes of 1 would be broadcast."""
-    buffer = ReplayBuffer(2, 3, 30, ROW, Relabelling(terminates_on_success=True))
+    buffer = ReplayBuffer(2, 3, 30, numbered.ROW, Relabelling(terminates_on_success=True))
     flag = torch.zeros(2, 3, dtype=torch.bool)
-    step = {"obs": torch.zeros(2, 3, OBS), "actions": torch.zeros(2, 3, ACTION)}
-    step |= {"rewards": torch.zeros(2, 3), "next_obs": torch.zeros(2, 3, OBS)}
+    step = {"obs": torch.zeros(2, 3, numbered.OBS), "actions": torch.zeros(2, 3, numbered.ACTION)}
+    step |= {"rewards": torch.zeros(2, 3), "next_obs": torch.zeros(2, 3, numbered.OBS)}
     step |= {"terminated": flag, "truncated": flag, "success": flag}
     buffer.add(**step)
     right = step[name]

@@ -79,10 +79,8 @@ def mistaken(values: Any) -> Iterator[list[str]]:
         if (place := (at[0], len(at), name, kind)) in seen or NAMED & {*at[-2:-1]}:
             continue
         seen.add(place)
-        old, where = (
-            parent[key],
-            [part for part in at[:2] if isinstance(part, str) and part != "words"],
-        )
+        where = [part for part in at[:2] if isinstance(part, str) and part != "words"]
+        old = parent[key]
         unread = (name, kind) == ("x", "intervals")  # merged from a figure of another kind
         counts = not unread and not VALUES & {*at[:-1]}
         if counts and name not in SENTENCES:

@@ -16,6 +16,7 @@ from hindsight.specs.config import load
 from hindsight.specs.plan import Plan
 from hindsight.specs.reading import read_keys
 from hindsight.training.cell import train_cell
+from tests.support.commands import program
 from tests.support.configuration import ROOT, copy_project, environment_of
 from tests.support.curves import curves
 
@@ -39,19 +40,6 @@ def until(happens, seconds, what):
         assert time.monotonic() < deadline, f"{seconds} s have passed without: {what}"
         time.sleep(0.1)
     return found
-
-
-def started(accounting):
-    """Start SLURM for a module's tests, skip them on a machine that has its own."""
-    start = subprocess.run(
-        [HERE / "start.sh", *(["--accounting"] if accounting else [])],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if start.returncode == 77:
-        pytest.skip(start.stdout.strip(), allow_module_level=True)
-    assert start.returncode == 0, start.stdout + start.stderr
 
 
 class Project:
@@ -183,8 +171,11 @@ def make_project(slurm, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def slurm(request):
-    """SLURM, as the module wants it."""
-    started(request.module.ACCOUNTING)
+    """SLURM, as the module wants it; on a machine that has its own, its tests are skipped."""
+    start = program(HERE / "start.sh", *["--accounting"] * request.module.ACCOUNTING)
+    if start.returncode == 77:
+        pytest.skip(start.stdout.strip())
+    assert start.returncode == 0, start.stdout + start.stderr
     yield
     subprocess.run([HERE / "stop.sh"], check=True)
 

@@ -174,39 +174,28 @@ main()
     assert not [*folder.rglob("*.parquet")]
 
 
-def test_two_specifications_of_one_name_are_an_error(tmp_path, monkeypatch):
-    (tmp_path / "kinds").mkdir()
-    (tmp_path / "kinds/__init__.py").touch()
-    for name in ("first", "second"):
-        text = "from hindsight.specs.base import Spec\nclass One(Spec):\n    name: str = 'same'\n"
-        (tmp_path / f"kinds/{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(
-        SpecError, match=r"kinds.second: One has the name 'same', which kinds.first has"
-    ):
-        subclasses_by("kinds", [str(tmp_path / "kinds")], Spec, "name")
-
-
 @pytest.mark.parametrize(
-    ("module", "field", "named"),
+    ("files", "module", "field", "named"),
     [
-        ("kinds.third", "name", "One.module is kinds.third, and there is no"),
-        ("kind.third", "name", "One.module is kind.third, and there is no"),
-        ("kinds", "nam", "One needs a field 'name'"),
+        (["first"], "kinds.third", "name", "first: One.module is kinds.third, and there is no"),
+        (["first"], "kind.third", "name", "first: One.module is kind.third, and there is no"),
+        (["first"], "kinds", "nam", "first: One needs a field 'name'"),
+        (["first", "second"], "kinds", "name", "second: One has the name 'one', which kinds.first"),
     ],
 )
-def test_what_a_registered_class_lacks_is_named(module, field, named, tmp_path, monkeypatch):
+def test_mistakes_in_registered_classes(files, module, field, named, tmp_path, monkeypatch):
     (tmp_path / "kinds").mkdir()
     text = (
         "from typing import ClassVar\nfrom hindsight.specs.base import Spec\nclass One(Spec):\n"
         f"    module: ClassVar[str] = '{module}'\n    {field}: str = 'one'\n"
     )
     (tmp_path / "kinds/__init__.py").touch()
-    (tmp_path / "kinds/first.py").write_text(text)
+    for name in files:
+        (tmp_path / f"kinds/{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    for imported in ("kinds", "kinds.first"):
+    for imported in ("kinds", "kinds.first", "kinds.second"):
         monkeypatch.delitem(sys.modules, imported, raising=False)
-    with pytest.raises(SpecError, match=f"kinds.first: {named}"):
+    with pytest.raises(SpecError, match=f"kinds.{named}"):
         subclasses_by("kinds", [str(tmp_path / "kinds")], Spec, "name")
 
 

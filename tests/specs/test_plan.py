@@ -289,15 +289,6 @@ def test_what_is_narrowed_is_not_without_effect():
     assert Plan.of(load(CONFIG, {"preset": "paper", "conditions": conditions})).cells
 
 
-@pytest.mark.parametrize("size", [{"preset": "smoke"}, {"n_steps": 1024}, {"hidden": [8]}])
-def test_a_published_arm_is_of_the_published_size(size):
-    published = MINE["arms"]["PPO-HER"] | {"published": True}
-    mine = MINE | {"arms": {"PPO-HER": published, "trained": {"her": "final"}}}
-    plan = Plan.of(load(CONFIG, {"experiments": {"mine": mine}, "select": {"mine": {}}, **size}))
-    (entry,) = [entry for entry, _ in plan.experiments["mine"] if entry.published]
-    assert entry.spec.algorithm.hidden == (64, 64) and entry.spec.seeds == 16
-
-
 @pytest.mark.parametrize(
     ("row", "said"), [({"preys": ["repel"]}, "preys"), ({"fidelities": ["described"]}, "fid")]
 )
@@ -317,15 +308,17 @@ MINE = {
 }
 
 
-def test_a_published_arm_has_the_seeds_and_the_end_that_it_asks_for():
-    def published(**keys):
+def test_a_published_arm_has_the_published_size_and_the_seeds_and_end_that_it_asks_for():
+    def published(size=None, **keys):
         arm = MINE["arms"]["PPO-HER"] | {"keys": keys}
         mine = MINE | {"arms": {"PPO-HER": arm, "trained": {"her": "final"}}}
         narrowed = {"conditions": {"spawns": ["apart"], "preys": ["static"]}, "early_end": None}
         more = {"preset": "laptop", "experiments": {"mine": mine}, "select": {"mine": {}}}
-        plan = Plan.of(load(CONFIG, more | narrowed))
+        plan = Plan.of(load(CONFIG, more | narrowed | (size or {})))
         return next(entry.spec for entry, _ in plan.experiments["mine"] if entry.published)
 
+    for size in ({"preset": "smoke"}, {"n_steps": 1024}, {"hidden": [8]}):
+        assert (spec := published(size)).algorithm.hidden == (64, 64) and spec.seeds == 16
     usual = published()
     assert (usual.seeds, usual.first_seed, usual.early_end) == (16, 0, 1.3)
     assert published(first_seed=0, early_end=1.3) == usual

@@ -70,15 +70,7 @@ def python(
 
 
 class Running:
-    def __init__(
-        self,
-        code: str,
-        command: list[str],
-        cwd: Path,
-        environment: Mapping[str, str],
-        sources: Path | None = None,
-        together: bool = False,
-    ) -> None:
+    def __init__(self, code, command, cwd, environment, sources=None, together=False) -> None:
         self._folder, self._command = tempfile.TemporaryDirectory(), command
         out, err = (Path(self._folder.name, name) for name in ("out", "err"))
         self._files = out, err

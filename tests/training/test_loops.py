@@ -14,14 +14,7 @@ from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
-from tests.training import test_off_policy
-from tests.training.small import (
-    HINDSIGHT,
-    assert_alone_as_among,
-    assert_resumed_as_whole,
-    cell,
-    runs,
-)
+from tests.training import small, test_off_policy
 
 
 def cell_of(name: str, **algorithm: Any) -> CellSpec:
@@ -29,27 +22,27 @@ def cell_of(name: str, **algorithm: Any) -> CellSpec:
     if name in test_off_policy.VARIANTS:
         return test_off_policy.cell(name)
     schedules = {"learning_rate_schedule": "linear", "exploration": "annealed"}
-    return cell(HINDSIGHT[name], **algorithm, **(schedules if name == "ppo" else {}))
+    return small.cell(small.HINDSIGHT[name], **algorithm, **(schedules if name == "ppo" else {}))
 
 
-@pytest.mark.parametrize("name", [*HINDSIGHT, *test_off_policy.VARIANTS])
+@pytest.mark.parametrize("name", [*small.HINDSIGHT, *test_off_policy.VARIANTS])
 def test_a_seed_alone_equals_itself_among_others(name):
-    assert_alone_as_among(cell_of(name, n_envs=2))
+    small.assert_alone_as_among(cell_of(name, n_envs=2))
 
 
-@pytest.mark.parametrize("name", [*HINDSIGHT, *test_off_policy.VARIANTS])
+@pytest.mark.parametrize("name", [*small.HINDSIGHT, *test_off_policy.VARIANTS])
 def test_a_resumed_run_continues_bit_for_bit(name, monkeypatch):
     """Blocks of 5 episodes: the blocks move on before, at and after the interruption."""
     for kind in (PredatorPrey, PointReach, BitFlipping):
         monkeypatch.setattr(kind, "block_size", 5)
-    whole = assert_resumed_as_whole(cell_of(name, n_envs=2))
+    whole = small.assert_resumed_as_whole(cell_of(name, n_envs=2))
     assert int(whole.env.episode.min()) > 2 * 5, "several blocks must have passed"
 
 
 def test_algorithms_are_paired(rollouts: list[Rollout]) -> None:
     """Episode e of a seed begins in the same state, with or without hindsight."""
     for hindsight in (None, HindsightSpec()):
-        one = runs(cell(hindsight), 5)
+        one = small.runs(small.cell(hindsight), 5)
         one.iterate()
         one.iterate()
     plain, other = rollouts[:2], rollouts[2:]
@@ -63,7 +56,7 @@ def test_algorithms_are_paired(rollouts: list[Rollout]) -> None:
 
 def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
     """100 rollouts of 64 steps fit; the first run is perfect at 640 and 768, the second never."""
-    among = runs(cell(), 1, 2)
+    among = small.runs(small.cell(), 1, 2)
     among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63, "early_end": 1.3})
     ends: dict[int, tuple[str, int]] = {}
     for among.iteration in range(1, 101):

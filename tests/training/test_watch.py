@@ -22,16 +22,9 @@ from hindsight.library.train import is_drawn
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.environments.predator_prey import PREYS, Prey
 from hindsight.specs.gymnasium import GymnasiumSpec
+from hindsight.training import watch
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.policies import agent_of, initial_row, policy_of
-from hindsight.training.watch import (
-    animate,
-    choose_headless,
-    film,
-    film_policy,
-    play_hunts,
-    write_episodes,
-)
 from tests.support.commands import hindsight
 from tests.support.wants import wants
 from tests.training.small import cell_in, policy_file
@@ -63,7 +56,7 @@ def test_the_episodes_are_those_of_the_evaluation(prey: Prey, pushes: bool) -> N
     runs.begin(row[None].clone())
     beginnings = runs.evaluation_env.state[0].clone()
     evaluated = runs.evaluate()
-    episodes = play_hunts(spec, row, spec.evaluation.episodes, seed=4)
+    episodes = watch.play_hunts(spec, row, spec.evaluation.episodes, seed=4)
     rate = np.mean([episode.caught for episode in episodes])
     assert 0 < rate <= 1
     assert float(evaluated["success_rate"][0]) == pytest.approx(rate)
@@ -87,12 +80,12 @@ def test_episodes_for_the_figure(tmp_path: Path) -> None:
         for x in (3.0, 0.0)
     ]
     out = tmp_path / "tables" / "episodes.npz"
-    write_episodes(sources, out)
+    watch.write_episodes(sources, out)
     first, second = load_episodes(out)
     assert first.title == second.title == "repel"
     assert (first.grid_size, first.interception_distance) == (5.0, 1.0)
     # The longest successful episode.
-    lengths = [len(e.predator) for e in play_hunts(spec, hunter(spec), 8) if e.caught]
+    lengths = [len(e.predator) for e in watch.play_hunts(spec, hunter(spec), 8) if e.caught]
     assert first.caught and len(first.predator) == max(lengths)
     assert len(second.predator) == 22
 
@@ -100,8 +93,8 @@ def test_episodes_for_the_figure(tmp_path: Path) -> None:
 def test_a_gif_has_a_frame_for_every_position(tmp_path: Path) -> None:
     spec = cell("repel", max_steps=3)
     path = tmp_path / "new" / "film.gif"
-    films = film(spec, 0 * hunter(spec), 2)
-    animate(films, path)
+    films = watch.film(spec, 0 * hunter(spec), 2)
+    watch.animate(films, path)
     with Image.open(path) as shown:
         difference = np.asarray(shown.convert("RGB"), float) - films[0].frames[0]
         assert np.abs(difference).mean() < 5  # colours of a GIF are few
@@ -119,11 +112,11 @@ def test_a_gif_has_a_frame_for_every_position(tmp_path: Path) -> None:
 def test_an_mp4_needs_ffmpeg(tmp_path: Path) -> None:
     spec, path = cell(max_steps=2), tmp_path / "film.mp4"
     if FFMpegWriter.isAvailable():
-        animate(film(spec, hunter(spec), 1), path)
+        watch.animate(watch.film(spec, hunter(spec), 1), path)
         assert path.read_bytes()[4:8] == b"ftyp"
     else:
         with pytest.raises(FileError, match=r"film\.mp4: MP4 needs ffmpeg, .* choose \.gif"):
-            animate(film(spec, hunter(spec), 1), path)
+            watch.animate(watch.film(spec, hunter(spec), 1), path)
         assert not list(tmp_path.iterdir())
 
 
@@ -140,7 +133,7 @@ def test_a_foreign_environment_draws_itself(monkeypatch, tmp_path):
     where = {"id": "hindsight.envs:PointReach-v0", "max_episode_steps": 3}
     spec = CellSpec(environment=where, algorithm={"name": "td3", "hidden": (4,)})
     row = initial_row(spec)
-    films = film_policy(policy_file(tmp_path / "policy.safetensors", spec, {5: row}), 5, 2, 0)
+    films = watch.film_policy(policy_file(tmp_path / "policy.safetensors", spec, {5: row}), 5, 2, 0)
     assert [len(each.frames) for each in films] == [4, 4]
     env = GoalEnvironments(spec.environment, [0], evaluation=True, workers=0)
     for each in films:
@@ -157,9 +150,9 @@ def test_mujoco_draws_in_the_first_way_that_works(monkeypatch, name):
         monkeypatch.setenv(variable, "")
     monkeypatch.setattr(subprocess, "run", works())
     with pytest.raises(FileError, match=f"{name} cannot be filmed: neither EGL nor OSMesa"):
-        choose_headless(env)
+        watch.choose_headless(env)
     monkeypatch.setattr(subprocess, "run", works("osmesa"))
-    choose_headless(env)
+    watch.choose_headless(env)
     assert os.environ["MUJOCO_GL"] == os.environ["PYOPENGL_PLATFORM"] == "osmesa"
 
 

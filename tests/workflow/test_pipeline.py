@@ -17,8 +17,8 @@ from hindsight.pipeline.project import Project
 from hindsight.specs.config import load
 from hindsight.training.cell import train_cell
 from tests.analysis.test_cells import rewrite
-from tests.support.commands import hindsight, in_copy
-from tests.support.configuration import PARTS, ROOT, copy_project
+from tests.support.commands import in_copy
+from tests.support.configuration import PARTS, copy_project
 from tests.support.curves import curves
 
 SMOKE = ("--config", "preset=smoke")
@@ -353,16 +353,6 @@ def test_a_damaged_cell_is_named_and_set_aside(project, asked):
     finally:
         aside.unlink(missing_ok=True)
         curves.write_bytes(whole)
-
-
-def test_a_bad_configuration_stops_before_training(project):
-    pair, named = "steps=10", "steps 10 is below one rollout"
-    result = in_copy(project, "snakemake", "--cores", "1", "--config", "preset=smoke", pair)
-    assert result.returncode != 0 and named in result.stdout
-    assert "Select jobs" not in result.stdout
-    told = hindsight("plan", "-c", "preset=smoke", "-c", pair, cwd=ROOT)
-    assert told.returncode == 1
-    assert told.stderr.startswith("error: ") and named in told.stderr and not told.stdout
 
 
 def test_a_failed_cell_is_named_and_the_others_are_kept(project, asked):
