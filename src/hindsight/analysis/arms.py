@@ -21,7 +21,7 @@ def select(table: pd.DataFrame, role: str, **keys: Any) -> pd.DataFrame:
         if value is None or value == SET:
             chosen &= column.isna() if value is None else column.notna()
         else:
-            chosen &= column == value
+            chosen &= (column == value) | (column.map(str) == str(value))  # of several kinds
     return table[chosen]
 
 

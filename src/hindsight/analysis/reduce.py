@@ -129,7 +129,7 @@ def reduce_cell(cell: Cell) -> Reduced:
         "ended": np.array([run["ended"] for run in ended], dtype=object),
         "switch_step": np.array([run.get("switch_step") for run in ended], dtype=np.float64),
         "minutes": np.nanmax(minutes, axis=1) * to_budget,
-        "updates": np.nansum(updates, axis=1),
+        "updates": np.nansum(updates, axis=1) * to_budget,
         "success_auc": np.nanmean(full_success, axis=1),
         "max_success": np.fmax.reduce(of_hundred, axis=1),
         "goal_moved_first": matrix("goal_moved")[:, 0],

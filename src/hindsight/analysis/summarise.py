@@ -77,10 +77,11 @@ def summarise(plan_path: Path, out: Path, planned: str | None = None) -> list[di
     tables = make_tables(present, plan["vary"], arm)
     for name, table in tables.items():
         _write_table(table, out / name)
+    once = {(entry["fidelity"], entry["arm"], entry["cell"]): entry for entry in entries[::-1]}
     diverged = [
         {name: entry[name] for name in ("fidelity", "arm", "level", "condition")}
         | {"seed": seed, "step": step}
-        for entry in entries
+        for entry in [*once.values()][::-1]
         for seed, step in cells[entry["cell"]].diverged.items()
     ]
     files = [out / name for name in ("plan.json", *tables)]
@@ -387,6 +388,10 @@ def _stack(parts: Sequence[tuple[Key, Columns]], keys: list[str]) -> pd.DataFram
     if not parts:
         return pd.DataFrame(columns=keys)
     part = np.repeat(np.arange(len(parts)), [len(table["seed"]) for _, table in parts])
-    keyed = pd.DataFrame([key for key, _ in parts], columns=keys).iloc[part]
+    keyed = pd.DataFrame([key for key, _ in parts], columns=keys)
+    for name in keyed.select_dtypes(object):  # a column of a table has one kind of values
+        if keyed[name].dropna().map(type).nunique() > 1:
+            keyed[name] = keyed[name].map(str, na_action="ignore")
+    keyed = keyed.iloc[part]
     body = {name: np.concatenate([table[name] for _, table in parts]) for name in parts[0][1]}
     return pd.concat([keyed.reset_index(drop=True), pd.DataFrame(body)], axis=1)

@@ -20,6 +20,7 @@ from hindsight.analysis.best_level import draw_seeds, resampled_medians
 from hindsight.analysis.metrics import FLOOR, LEARNT, ROUNDING, SOLVED_SUCCESS, scaled
 from hindsight.analysis.reduce import ALL, Array
 from hindsight.analysis.statistics import percentile_interval
+from hindsight.analysis.summarise import read_plan
 from hindsight.claims.evidence import (
     CONDITION,
     NAN,
@@ -81,6 +82,24 @@ def _tops(rows: pd.DataFrame, spacing: float) -> Array:
     return np.asarray(np.nanmax(resampled_medians(curve, draw_seeds(curve.shape[1])), axis=0))
 
 
+def _must_be_all(evidence: Evidence, experiment: str) -> None:
+    """Raise Untested if an arm of the experiment was left out, and so is no rival."""
+    plan = read_plan(evidence.directory / experiment / "plan.json")
+    there = {entry["arm"] for entry in plan["entries"]}
+    if absent := [arm for arm in plan["arms"] if arm not in there]:
+        raise Untested(f"the experiment {experiment} has no results of {' and '.join(absent)}")
+
+
+def _must_be_as_long(budgets: pd.DataFrame) -> None:
+    """Raise Untested if the cells of a condition had different budgets.
+
+    A run that never learns counts with its last step, so that shorter cells would seem better.
+    """
+    of = budgets.groupby(CONDITION)["budget"].agg(["min", "max"])
+    for place, (least, most) in of[of["min"] < of["max"]].iterrows():
+        raise Untested(f"{place} has cells of {least:,} steps and of {most:,}")
+
+
 def highest(
     evidence: Evidence, *, tie: NonNegativeFloat, column: Maximum, experiment: str = MAIN
 ) -> Measured:
@@ -90,6 +109,7 @@ def highest(
     """
     summary = evidence.table(experiment, "summary.csv", *FOUR)
     curves = evidence.table(experiment, "seed_curves.parquet", *FOUR)
+    _must_be_all(evidence, experiment)
     leads, won, seeds = {}, [], int(summary["n_seeds"].min())
     most = summary.groupby(CONDITION).size().max()
     for place, arms in summary.groupby(CONDITION, sort=False):
@@ -135,6 +155,8 @@ def first(
     her, other = select(runs, "subject"), select(runs, **rivals)
     if other.empty:
         raise Untested("the rival has no results")
+    if rivals == {"role": "reference"}:
+        _must_be_all(evidence, experiment)
     if time == "learn_minutes":
         clocks = summary[summary["arm"].isin({*her["arm"], *other["arm"]})]
         on_gpu = clocks["timed_on"].astype(str).str.contains("NVIDIA")
@@ -255,6 +277,7 @@ def solves(evidence: Evidence, *, experiment: str = MAIN) -> Measured:
         n_conditions=len(her), n_seeds=seeds, ahead=int(gained.sum()), behind=int(lost.sum()),
         open=int((~gained & ~lost).sum()),
         conditions=dict(zip(solved[0].index.unique(0), (her - ppo).tolist(), strict=True)),
+        missing=sizes(evidence.table(experiment, "summary.csv", *BOTH)),
     )  # fmt: skip
 
 
@@ -264,14 +287,17 @@ def reaches(evidence: Evidence) -> Measured:
     if runs["learn_step"].isna().all():
         raise Untested(NOTHING)
     medians = runs.groupby(["role", CONDITION, "level"])["learn_step"].apply(_median)
-    learn = np.isfinite(medians).groupby(level="role").agg(["sum", "size"])
+    both = medians.unstack("role").dropna()  # pairs of condition and rate
+    if both.groupby(CONDITION).size().max() < 2:
+        raise Untested("no condition has two learning rates of both arms")
+    learn = np.isfinite(both).sum()
     hits = runs.assign(hit=runs["learn_step"].notna().astype(float))
     gains = paired(select(hits, "subject"), select(hits, "baseline"), "hit", [*RUN, "level"])
     return of_values(
         gains.groupby(level=RUN, sort=False).mean(),
-        words={"her": int(learn["sum"]["subject"]), "ppo": int(learn["sum"]["baseline"]),
-               "pairs": int(learn["size"]["subject"])},
-    )  # fmt: skip
+        words={"her": int(learn["subject"]), "ppo": int(learn["baseline"]), "pairs": len(both)},
+        missing=sizes(evidence.table("learning_rate", "summary.csv", *BOTH, over="level")),
+    )
 
 
 def sensitivity(evidence: Evidence) -> Measured:
@@ -466,6 +492,8 @@ def _by_s(evidence: Evidence, cap: float = np.inf) -> tuple[pd.DataFrame, pd.Ser
     """
     runs = evidence.table("s_ratio", "runs.parquet", "subject", over=S_RATIO)
     budgets = evidence.table("s_ratio", "summary.csv", "subject", over=S_RATIO)
+    budgets = budgets.assign(budget=budgets["budget"].clip(upper=cap))
+    _must_be_as_long(budgets)
     if runs[S_RATIO].nunique() < 3:
         raise Untested(f"only {runs[S_RATIO].nunique()} S have results")
     own = {s: _log_time(rows) for s, rows in runs.groupby(S_RATIO)}
@@ -473,7 +501,7 @@ def _by_s(evidence: Evidence, cap: float = np.inf) -> tuple[pd.DataFrame, pd.Ser
     if wide.empty:
         raise Untested("no condition has results at every S")
     budget = budgets.groupby(CONDITION)["budget"].min()
-    return wide.clip(upper=np.log2(cap)), budget.clip(upper=cap), _learnt(runs, cap)
+    return wide.clip(upper=np.log2(cap)), budget, _learnt(runs, cap)
 
 
 def best_s(evidence: Evidence, *, within: float) -> Measured:
@@ -597,19 +625,22 @@ def _her(evidence: Evidence, budgets: pd.Series) -> tuple[pd.Series, set[str]]:
 def targeting(evidence: Evidence) -> Measured:
     """M4: measure log2 of untargeted over targeted MEHER's steps to learn, mean over S < 1."""
     keys = [*RUN, S_RATIO]
-    sides, cells = [], []
+    sides, cells, budgets = [], [], []
     for experiment, failures in (("targeted", "targeted"), ("s_ratio", None)):
         runs = evidence.table(experiment, "runs.parquet", "subject", over=S_RATIO)
         runs = select(runs, "subject", failures=failures)
         if runs.empty:
             raise Untested("targeted and untargeted MEHER have no results to compare")
         cells.append(evidence.cells(experiment, str(runs["arm"].iloc[0])))
+        summary = evidence.table(experiment, "summary.csv", "subject", over=S_RATIO)
+        budgets.append(select(summary, "subject", failures=failures))
         sides.append(runs.assign(log=_log_time(runs).to_numpy())[runs[S_RATIO] < 1 - ROUNDING])
     if all(cells[1].get(place) == cell for place, cell in cells[0].items()):
         raise Untested(
             "the targeted runs are the untargeted ones, the same files, because the authors' "
             "targeted experiment runs its untargeted code"
         )
+    _must_be_as_long(pd.concat(budgets))
     gains = _there(paired(sides[1], sides[0], "log", keys), set.union(*map(_learnt, sides)))
     return of_values(
         gains.groupby(level=RUN, sort=False).mean(),
@@ -630,7 +661,8 @@ def difference(
     if once is not None and own[once].isna().all():
         raise Untested(f"no run has a {once.replace('_', ' ')}")
     gains = paired(own, other, column, [*RUN, "level"])
-    return of_values(gains.groupby(level=RUN, sort=False).mean())
+    missing = sizes(evidence.table(experiment, "summary.csv", *BOTH, over="level"))
+    return of_values(gains.groupby(level=RUN, sort=False).mean(), missing=missing)
 
 
 def saved_after(
@@ -655,13 +687,15 @@ def saved_after(
     runs = evidence.table(experiment, "runs.parquet", *BOTH)
     curves = evidence.table(experiment, "seed_curves.parquet", *BOTH)
     summary = evidence.table(experiment, "summary.csv", *BOTH)
+    # What a run that diverged does not do is not saved.
+    lost = set(runs[runs["ended"] == "diverged"].set_index(RUN).index)
     switch = select(runs, "subject").set_index(RUN)["switch_step"].dropna()
     clocks = summary.groupby(CONDITION)["timed_on"].nunique()
     stopped, always = (dict(list(select(curves, role).groupby(RUN))) for role in BOTH)
     after, whole, pace = dict[tuple[Any, ...], float](), [], dict[tuple[Any, ...], float]()
     size = dict[tuple[Any, ...], float]()
     for run, step in zip(switch.index, switch, strict=True):
-        if run not in stopped or run not in always:
+        if run in lost or run not in stopped or run not in always:
             continue
         pair = stopped[run], always[run]
         last = min(curve["env_steps"].iloc[-1] for curve in pair)
@@ -711,3 +745,5 @@ WORDS = {
     "tasks_learned": "tasks ppo", "after_the_best": "of rise rising", "meher_gain": "s",
     "best_s": "flat more m_c", "saved_after": "whole switch",
 }  # fmt: skip
+#: Those of them that are text.
+OF_TEXT = {"best_s": "flat more m_c", "meher_gain": "s", "tasks_learned": "tasks ppo"}

@@ -119,7 +119,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
                 marks |= _mark_end(panel.ax, curve, look, ended.get(key, ""), few=dotted)
         here = {key: curve for (measure, key), curve in found.items() if measure == panel.measure}
         _note_absent(panel, here.keys(), unlike)
-        seeds[panel.ax] = _seeds(panel, here)
+        seeds[panel.ax] = _seeds(panel, here, spec.lines)
     if len(set(seeds.values()) - {""}) > 1:  # else the subtitle says all
         for ax, text in seeds.items():
             _write_seeds(ax, text)
@@ -234,9 +234,9 @@ def _mark_end(ax: Axes, curve: Curve, look: style.Look, ended: str, *, few: bool
     return {ended}
 
 
-def _seeds(panel: Panel, there: Mapping[Key, Curve]) -> str:
-    """Say how many seeds the lines of a panel have."""
-    keys = {name: key_of(entries[0]) for name, entries in panel.lines.items()}
+def _seeds(panel: Panel, there: Mapping[Key, Curve], facet: str) -> str:
+    """Say how many seeds the lines of a panel have, one for each value of the facet."""
+    keys = {called(facet, name): key_of(own[0]) for name, own in panel.lines.items()}
     seeds = {name: len(there[key].seeds) for name, key in keys.items() if key in there}
     if not seeds:
         return ""

@@ -273,7 +273,7 @@ def _chapter(
         if "level" in frame:
             frame = frame.assign(level=frame["level"].map(settings)).dropna(subset=["level"])
         if of_tasks:
-            columns = present.OF_TASKS.get(file, columns)
+            columns = present.OF_TASKS[file]
         if len(settings) < 2:
             columns = [column for column in columns if column != present.LEVEL]
         for fidelity, rows in frame.groupby("fidelity", sort=False):

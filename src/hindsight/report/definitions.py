@@ -13,7 +13,7 @@ from hindsight.analysis.arms import SET
 from hindsight.analysis.cells import PAPERS_ENVIRONMENT
 from hindsight.analysis.reduce import COLUMNS
 from hindsight.claims.data import CLAIMS, DOCUMENTS, Paper
-from hindsight.claims.measures import MEASURES, WORDS
+from hindsight.claims.measures import MEASURES, OF_TEXT, WORDS
 from hindsight.claims.rules import RULES, text
 from hindsight.figures.specs import DOCUMENT, TABLE, Document, FigureSpec, specs_of
 from hindsight.specs.algorithms import ALGORITHMS
@@ -151,6 +151,9 @@ def _must_be_apart(where: str, spec: FigureSpec, experiment: Experiment) -> None
         return
     missing = f"{where}: no line, row or column is for"
     apart = {*spec.rows, spec.columns, spec.lines, *spec.alone[:1]}
+    by_measure = "measure" in apart or (spec.kind == "intervals" and spec.columns != "task")
+    if len(spec.measures) > 1 and not by_measure:
+        raise ValueError(f"{missing} the measures")
     apart |= {spec.x} if spec.kind == "along" else set()
     for key, varied in experiment.vary.items():
         if len(varied) > 1 and not apart & {key, "line", "level"}:
@@ -211,13 +214,16 @@ def _figure(where: str, spec: FigureSpec, facets: set[str], document: Document) 
     yield f"{where}.measures: a table for {kind}", tables, TABLES[kind]
 
 
-def _fields(where: str, sentence: str) -> Iterator[str]:
-    """The names of a sentence's fields; raises ValueError for one that cannot be written."""
+def _fields(where: str, sentence: str, texts: Iterable[str] = ()) -> Iterator[str]:
+    """The names of a sentence's fields; raises ValueError for one that cannot be written.
+
+    texts: the fields that are no numbers.
+    """
     try:
         for _, name, form, _ in Formatter().parse(sentence):
             if name is not None:
                 yield name
-                format("" if name in TEXTS else 0.0, form or "")
+                format("" if name in texts else 0.0, form or "")
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -235,7 +241,8 @@ def _claims(config: Config, paper: Paper) -> Iterator[Names]:
         _must_bind(RULES[rule].answer, limits, f"{where}.rule.{rule}")
         text(rule, limits)
         known = [*TEXTS, *COUNTS, *WORDS.get(measure, "").split()]
-        yield f"{where}.says", _fields(f"{where}.says", claim.says), known
+        texts = {*TEXTS, *OF_TEXT.get(measure, "").split()}
+        yield f"{where}.says", _fields(f"{where}.says", claim.says, texts), known
         for network, changes in claim.networks.items():
             yield f"{where}.networks.{network}", ["experiment"], changes
         others = [*claim.choices.items(), *claim.networks.items()]

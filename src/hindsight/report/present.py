@@ -138,8 +138,7 @@ TABLES: dict[str, tuple[str, list[Column]]] = {
     ]),
     "tests.csv": ("Pairwise tests", [*_CONDITION, LEVEL, *_TESTS]),
 }  # fmt: skip
-#: The columns for other tasks than the papers', whose returns have no common scale; their other
-#: tables have no rows.
+#: The columns for other tasks than the papers', whose returns may have no common scale.
 OF_TASKS: dict[str, list[Column]] = {
     "summary.csv": [
         _TASK, LEVEL, _ARM, _SEEDS,
@@ -150,8 +149,10 @@ OF_TASKS: dict[str, list[Column]] = {
         _SOLVED,
         ("steps until solved, median", column(count, "solve_step_median")),
     ],
-    "tests.csv": [_TASK, LEVEL, *_TESTS],
 }  # fmt: skip
+for _name, (_, _columns) in TABLES.items():
+    _own = [column for column in _columns if column not in _CONDITION]
+    OF_TASKS.setdefault(_name, [_TASK, *_own] if len(_own) < len(_columns) else _own)
 
 
 def table(

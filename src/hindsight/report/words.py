@@ -95,7 +95,7 @@ def tested(rows: Sequence[Row], known: Mapping[tuple[str, str], str]) -> tuple[l
         for row in found
         if known.get((row["claim"], reading(row)), row["verdict"]) != row["verdict"]
     }
-    new = {row["claim"] for row in found if not any(row["claim"] == claim for claim, _ in known)}
+    new = {*claims} - {row["claim"] for row in found if (row["claim"], reading(row)) in known}
     parts = [f"{len(claims) or 'no'} claim{'s' * (len(claims) != 1)} tested"]
     if claims and known and not (other or new):
         parts[0] += ", all as published" if len(claims) > 1 else ", as published"

@@ -2,7 +2,7 @@
 
 PyYAML silently keeps the last of two equal keys, crashes on deep nesting, expands aliases without
 bounds and, as YAML 1.1, reads `yes` as true, 010 as 8 and 1:00:00 as 3600.  The parser's events are
-therefore checked first.
+therefore checked first.  It would also read 3e-4 as text.
 """
 
 import re
@@ -15,7 +15,10 @@ from hindsight.io.files import reason
 from hindsight.specs.errors import SpecError
 
 #: PyYAML's safe loader; the one in C, if available, is seven times as fast.
-YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+YAML: Any = type("YAML", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+YAML.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), "-+0123456789"
+)
 END = yaml.CollectionEndEvent
 DEEPEST = 50
 #: Maximum number of values after expanding aliases.
