@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hindsight.analysis.arms import select
 from hindsight.analysis.best_level import scaled_curves
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.analysis.reduce import COLUMNS, reduce_cell
@@ -252,6 +253,23 @@ def test_an_arm_may_have_any_name(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
+def test_arms_that_give_a_key_as_number_and_as_word_are_told_apart(tmp_path):
+    arms = ("PPO", "PPO-HER")
+    plan = synthetic.write_experiment(
+        tmp_path, "algorithms", arms=arms, fidelities=("released",), conditions=TWO, seeds=2
+    )
+    own = json.loads(plan.read_text())
+    for entry in own["entries"]:
+        entry["keys"] = {"ent_coef": 0.2 if entry["arm"] == "PPO" else "auto"}
+    plan.write_text(json.dumps(own))
+    assert synthetic.summarise(plan, tmp_path) == []
+    for name in ("runs.parquet", "summary.csv"):
+        table = read_table(plan.parent / name)
+        for role, value in (("baseline", 0.2), ("subject", "auto")):
+            assert {*select(table, role, ent_coef=value)["role"]} == {role}
+            assert select(table, role, ent_coef=0.1).empty
+
+
 def test_a_cell_in_which_no_episode_has_ended_is_in_the_tables(tmp_path):
     """As of one's own environment, whose episodes are longer than a small preset's budget."""
     spec = CellSpec.model_validate(

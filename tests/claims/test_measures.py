@@ -16,6 +16,7 @@ from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
     CurveFunction,
+    arms_of,
     constant,
     levels_of,
     second_paper,
@@ -149,6 +150,85 @@ def test_p5b_compares_the_same_learning_rates(tmp_path, rates):
     (p5b,) = [v for v in evaluate(plan.parent.parent) if v.claim == "P5b"]
     assert p5b.measured is not None and p5b.measured.value == 0
     assert list(p5b.measured.conditions) == [" ".join(whole)]
+
+
+def left_out(root: Path, plan: Path, keep: Callable[[dict[str, Any]], bool]) -> dict[str, Verdict]:
+    """The verdicts without the entries that are not kept."""
+    own = json.loads(plan.read_text())
+    own["entries"] = [entry for entry in own["entries"] if keep(entry)]
+    plan.write_text(json.dumps(own))
+    summarise(plan, root)
+    return {verdict.claim: verdict for verdict in evaluate(plan.parent.parent)}
+
+
+def test_shares_with_other_budgets_are_not_compared(tmp_path):
+    """Runs that never learn count with their last step, so a shorter cell would look better."""
+
+    def more_of(arm: str, level: dict[str, Any], *place: str) -> dict[str, Any]:
+        return {"iterations": 5 if level.get("s_ratio") == 0.6 else 20}
+
+    def never_at_0_6(arm: str, level: dict[str, Any], *place: str) -> CurveFunction:
+        return rise(30 if level["s_ratio"] == 0.6 else 8)
+
+    found = judged(
+        tmp_path, "s_ratio", never_at_0_6, conditions=CONDITIONS[:2], more_of=more_of,
+        arms=arms_of("s_ratio"),
+    )  # fmt: skip
+    for claim in ("M1", "M3"):
+        assert found[claim].verdict == "not tested"
+        assert f"cells of {5 * N_STEPS:,} steps and of {20 * N_STEPS:,}" in found[claim].why
+
+
+def test_what_a_diverged_run_does_not_do_is_not_saved(tmp_path):
+    few: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:2], "seeds": 6}
+    second_paper(tmp_path, "stop_her", **few)
+    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
+    whole = MEASURES["saved_after"](evidence, column="updates")
+    path = tmp_path / "results/tables/laptop/stop_her/runs.parquet"
+    runs = pd.read_parquet(path)
+    switches = runs[runs["switch_step"].notna()].groupby("seed").size()
+    runs.loc[runs["seed"] == switches[switches == 2].index[0], "ended"] = "diverged"
+    runs.to_parquet(path)
+    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
+    assert MEASURES["saved_after"](evidence, column="updates").n_seeds == whole.n_seeds - 1
+
+
+def test_arms_with_fewer_steps_are_named(tmp_path):
+    def more_of(arm: str, *place: Any) -> dict[str, Any]:
+        return {"iterations": 5 if arm == "PPO" else 20}
+
+    found = judged(
+        tmp_path, "algorithms", lambda *_: rise(4), conditions=CONDITIONS[:2], more_of=more_of
+    )
+    assert found["P4"].measured.missing == found["P2a"].measured.missing != []
+
+
+def test_without_one_of_the_rivals_nobody_is_first(tmp_path):
+    levels: dict[str, Any] = {"levels": [{}], "fidelities": ("released",), "iterations": 20}
+    plan = write_experiment(
+        tmp_path, "algorithms", arms=ALL_ARMS, conditions=CONDITIONS[:2], seeds=5, **levels
+    )
+    found = left_out(tmp_path, plan, lambda entry: entry["arm"] != "SAC-HER")
+    for claim in ("P1", "P3a"):
+        assert found[claim].verdict == "not tested" and "no results of SAC-HER" in found[claim].why
+    assert found["P2a"].verdict != "not tested"
+
+
+def test_p5a_counts_the_rates_of_both_arms(tmp_path):
+    plan = write_experiment(
+        tmp_path, "learning_rate", fidelities=("released",), conditions=CONDITIONS[:2], seeds=5,
+        iterations=10, curve_of=lambda *_: rise(3),
+    )  # fmt: skip
+    two = {3e-4, 3e-3}
+    found = left_out(
+        tmp_path, plan, lambda e: e["arm"] != "PPO" or e["level"]["learning_rate"] in two
+    )
+    words = found["P5a"].measured.words
+    assert words["pairs"] == words["ppo"] == words["her"] == 2 * len(two)
+    found = left_out(
+        tmp_path, plan, lambda e: e["arm"] != "PPO" or e["level"]["learning_rate"] == 3e-4
+    )
+    assert found["P5a"].verdict == "not tested" and "two learning rates" in found["P5a"].why
 
 
 def test_repeated_timings_widen_an_interval(tmp_path):

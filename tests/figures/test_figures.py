@@ -29,7 +29,7 @@ from hindsight.envs.episodes import Episode, load_episodes
 from hindsight.figures import curves, draw, environment, names, specs, style
 from hindsight.figures.draw import figure_of
 from hindsight.figures.specs import FIGURES, MEASURES
-from hindsight.figures.tables import Tables
+from hindsight.figures.tables import Tables, called
 from hindsight.io.checksums import file_sha256
 from hindsight.io.files import DamagedError, FileError
 from hindsight.specs.config import AUTHORS, PUBLISHED
@@ -303,6 +303,19 @@ def test_a_figure_whose_own_cells_have_no_results_says_so(tmp_path):
     assert synthetic.summarise(plan, tmp_path)
     figure = draw.figure_of("recipe_described", plan.parent.parent)
     assert "trains nothing for this figure" in texts(figure)
+
+
+def test_lines_of_numbers_with_fewer_seeds_are_named_as_in_the_legend(tmp_path):
+    how: dict[str, Any] = {"fidelities": ("released",), "iterations": 6, "seeds": 5}
+    few = {"more_of": lambda arm, level, *_: {
+        "seeds": 3 if (arm, level["learning_rate"]) == ("PPO", 3e-4) else 5
+    }}  # fmt: skip
+    conditions = synthetic.CONDITIONS[:1]
+    tables = synthetic.summarised(
+        tmp_path, "learning_rate", conditions=conditions, **how, **few
+    ).parent
+    shown = texts(draw.figure_of("ppo_her_fig4", tables))
+    assert "n = 5\n" in shown and f"{called('learning_rate', 3e-4)} 3" in shown
 
 
 @pytest.mark.parametrize("measure", ["steps_to_learn", "tests"])

@@ -239,6 +239,9 @@ def test_the_end_lists_what_was_tested_and_how_it_agrees_with_the_published(
     assert "claims: 4 claims tested, all as published.\n" in told() and rest not in told()
     rows.append({**rows[0], "claim": "P9"})  # one of one's own
     assert "claims: 5 claims tested: 4 as published, 1 never published (P9).\n" in told()
+    del rows[1:]  # with a network whose cells are not published
+    rows[0] |= {"verdict": "yes", "network": "9 × 9"}
+    assert "claims: 1 claim tested: 0 as published, 1 never published (P1).\n" in told()
 
 
 #: A pipeline that a script starts in the background, where SIGINT is ignored.

@@ -128,6 +128,8 @@ IN_FIGURES = [
     (FIG3, FIG3 + "    fidelity: released\n", "ppo_her_fig3.fidelity: 'released' is not allowed"),
     ("lines: learning_rate\n", "lines: arm\n",
      "ppo_her_fig4: no line, row or column is for the levels of 'learning_rate'"),
+    ("measures: [tests]\n    rows: []", "measures: [tests, return]\n    rows: []",
+     "no line, row or column is for the measures"),
     # names in sentences
     ("{curves} Here the x-axis is training time, so", "{curvs} So", "caption: 'curvs' is unknown"),
     ("by environment steps · {title}", "· {titel}", "title: 'titel' is unknown; choose from title"),
@@ -168,10 +170,15 @@ IN_CLAIMS = [
 ]  # fmt: skip
 COLUMN = ("column: final_evaluation_return, ", "column: learn_step, ",
           "M5a.measure.difference: a column that every run has: 'learn_step'")  # fmt: skip
+IN_WORDS = ("the best S is {m_c}", "the best S is {m_c:.1f}", "claims.M1.says: Unknown format code")
 M1 = ("  M1:\n", "  P1:\n", "claims.P1, also in another file: its paper: 'PPO-HER' is unknown; ch")
 MISTAKES = [
     (path, *mistake)
-    for path, mistakes in ((FIGURES, IN_FIGURES), (PPO_HER, IN_CLAIMS), (MEHER, [M1, COLUMN]))
+    for path, mistakes in (
+        (FIGURES, IN_FIGURES),
+        (PPO_HER, IN_CLAIMS),
+        (MEHER, [M1, COLUMN, IN_WORDS]),
+    )
     for mistake in mistakes
 ]
 

@@ -70,7 +70,20 @@ def test_merged_keys_may_be_overridden_and_lists_may_repeat(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("true", True), ("0", 0), ("36_000", 36_000), ("3.0e-4", 3e-4), ("'yes'", "yes"), ("10", 10)],
+    [
+        ("true", True),
+        ("0", 0),
+        ("36_000", 36_000),
+        ("3.0e-4", 3e-4),
+        ("'yes'", "yes"),
+        ("10", 10),
+        ("3e-4", 3e-4),
+        ("1E6", 1e6),
+        ("-2e+1", -20.0),
+        ("'3e-4'", "3e-4"),
+        ("3e", "3e"),
+        ("e3", "e3"),
+    ],
 )
 def test_unambiguous_values_are_read(text: str, value: object) -> None:
     assert values_of(text, "here") == value

@@ -273,17 +273,17 @@ class Blocks(gymnasium.Env[Any, Any]):
         return (np.abs(achieved - desired).sum(-1) < 0.1) - 1.0
 
 
-for name, sizes in {"Narrow": (1, 4), "Wide": (2, 2)}.items():
+for name, sizes in {"BlocksOfOne": (1, 4), "BlocksOfTwo": (2, 2)}.items():
     kwargs = dict(zip(("n", "rest"), sizes, strict=True))
     gymnasium.register(f"{name}-v0", Blocks, max_episode_steps=5, kwargs=kwargs)
 
 
 def test_a_policy_does_not_take_goals_of_another_size(tmp_path):
-    spec = cell_in({"id": f"{__name__}:Narrow-v0"}, {"hidden": (5,)}, steps=10_000)
+    spec = cell_in({"id": f"{__name__}:BlocksOfOne-v0"}, {"hidden": (5,)}, steps=10_000)
     path = policy_file(tmp_path / "policy.safetensors", spec, {0: initial_row(spec, 0)})
-    assert evaluate_policy(path, f"{__name__}:Narrow-v0", 2).length_mean == 5
-    with pytest.raises(SpecError, match="Wide-v0 does not fit a policy trained in"):
-        evaluate_policy(path, f"{__name__}:Wide-v0", 2)
+    assert evaluate_policy(path, f"{__name__}:BlocksOfOne-v0", 2).length_mean == 5
+    with pytest.raises(SpecError, match="BlocksOfTwo-v0 does not fit a policy trained in"):
+        evaluate_policy(path, f"{__name__}:BlocksOfTwo-v0", 2)
 
 
 def test_a_file_whose_runs_all_diverged_says_so(tmp_path):
