@@ -10,6 +10,7 @@ import torch
 
 import hindsight
 from hindsight import PPO, SAC
+from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import evaluate_policy
 from tests.envs import worlds
 from tests.envs.test_quirks import SMALL, Drone
@@ -31,7 +32,9 @@ def test_what_was_best_in_another_task_is_forgotten(training, tmp_path):
     model._scores = [(1.0, 0.0)]  # which no later evaluation reaches
     path = model.save(tmp_path / "model", training=training)
     with pytest.warns(UserWarning):
-        harder = hindsight.load(path, env="Wide-v0").learn(400)
+        harder = hindsight.load(path, env="Wide-v0")
+        assert last_is_best(harder)
+        harder.learn(400)
     assert last_is_best(harder) and not torch.equal(harder.parameters(), model.parameters())
     again = hindsight.load(path)
     assert again._scores == [(1.0, 0.0)] and hindsight.load(path, env="Level-v0")._scores == [
@@ -47,6 +50,14 @@ def test_what_was_best_before_a_method_was_called_is_forgotten():
     model.call("set_level", 1.0)
     assert last_is_best(model) and not np.array_equal(model.predict(observation)[0], before)
     assert last_is_best(model.learn(400))
+
+
+def test_a_method_that_does_not_exist_changes_nothing():
+    model = small().learn(400)
+    model._scores, model._rows["best"] = [(1.0, 0.0)], model._rows["best"] + 1
+    with pytest.raises(SpecError, match="has no method 'set_lvl'"):
+        model.call("set_lvl", 1.0)
+    assert model._scores == [(1.0, 0.0)] and not last_is_best(model)
 
 
 def test_learn_ends_with_an_evaluation_in_the_task_as_it_is_then(tmp_path):
@@ -77,7 +88,11 @@ def test_a_model_that_goes_on_from_parameters_alone_is_saved_as_one(tmp_path):
     path = small().learn(400).save(tmp_path / "parameters")
     with pytest.warns(UserWarning, match="start from scratch"):
         whole = hindsight.load(path).save(tmp_path / "whole", training=True)
-    assert hindsight.load(whole).learn(200).num_timesteps == 200
+    again = hindsight.load(whole)
+    before = again.parameters(which="last")
+    begun = hindsight.load(again.save(tmp_path / "begun", training=True))
+    assert torch.equal(begun.parameters(which="last"), before)
+    assert again.learn(200).num_timesteps == 200
 
 
 def test_a_copy_shares_nothing_that_training_changes():

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+import hindsight
 from hindsight import DQN, PPO
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about
@@ -103,6 +104,9 @@ def test_the_best_of_a_training_with_other_packages_are_forgotten(tmp_path):
     assert KeepBest(best, SPEC).runs.keys() == set(saved["seeds"])
     save(best, saved | {"versions": saved["versions"] | {"torch": "2.0.0"}})
     assert not KeepBest(best, SPEC).runs
+    # No evaluation of today's has replaced them.
+    KeepBest(best, SPEC).add_reused({"cell": SPEC.name, "seeds": [2]})
+    assert load(best)["seeds"] == saved["seeds"]
 
 
 def test_intermediate_policies_are_those_of_their_step(tmp_path):
@@ -116,6 +120,16 @@ def test_intermediate_policies_are_those_of_their_step(tmp_path):
     train_cell(short, tmp_path)
     rows = load(tmp_path / "policies" / f"{file_name(short)}.safetensors")["rows"]
     torch.testing.assert_close(saved["rows"], rows, rtol=0, atol=1e-6)
+
+
+def test_intermediate_policies_are_written_before_the_first_episode_ends(tmp_path):
+    values = SPEC.model_dump() | {"environment": {"max_steps": 1000}}
+    spec = CellSpec.model_validate(values)
+    train_cell(spec, tmp_path, callbacks=[KeepOnTheWay(tmp_path / "way", spec, 64)])
+    first = tmp_path / "way/64.safetensors"
+    assert load(first)["seeds"] == [2, 3, 4]
+    assert evaluate_policy(first, n_episodes=1).length_mean > 0
+    assert hindsight.load(first).parameters(3).isfinite().all()
 
 
 def test_tensorboard_has_the_curves_under_the_names_of_stable_baselines3(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from stable_baselines3.common.callbacks import (
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecMonitor, VecNormalize
 
@@ -42,6 +43,16 @@ MOVED = NormalActionNoise(np.ones(2), np.full(2, 0.25))
 
 def sac(env: Any = ENV, **more: Any) -> SAC:
     return SAC(env, **{"hidden": (8,), "seeds": 1, **SMALL, **more})
+
+
+class Logs(BaseCallback):
+    """Prints its number of calls at the tenth."""
+
+    def _on_step(self) -> bool:
+        self.logger.record("calls", self.n_calls)
+        if self.n_calls == 10:
+            self.logger.dump()
+        return self.n_calls < 10
 
 
 class Counts(BaseCallback):
@@ -100,6 +111,8 @@ def test_the_environments_of_a_vector_environment(wrap):
     assert sac(gymnasium.make_vec(ENV, 2)).spec.algorithm.n_envs == 2
     keyword = SAC(policy="MultiInputPolicy", env=make_vec_env(ENV, 2), n_envs=5, **SMALL)
     assert keyword.spec.algorithm.n_envs == 5
+    assert SAC("MultiInputPolicy", env=ENV, **SMALL).spec.environment.id == ENV
+    assert SAC(Monitor(gymnasium.make(ENV)), **SMALL).spec.environment.id == ENV
 
 
 @pytest.mark.parametrize(
@@ -113,6 +126,12 @@ def test_the_environments_of_a_vector_environment(wrap):
         (lambda: sac(replay_buffer_class=dict), "replay_buffer_class: .* her=None is without"),
         (lambda: sac(VecNormalize(make_vec_env(ENV, 1))), "VecNormalize is not .* normalize_obs"),
         (lambda: sac(seed=0.5), "first_seed: 0.5 is not allowed"),
+        (lambda: sac(seed=3, seeds=0), "seeds: 0 is not allowed"),
+        (
+            lambda: TD3(ENV, exploration_noise=0.3, action_noise=NOISE, **SMALL),
+            "action_noise: 0.25 contradicts exploration_noise=0.3; give one",
+        ),
+        (lambda: SAC(**SMALL), "env: None is not allowed"),
         (lambda: sac(seed=3, first_seed=2), "seed and first_seed are the same here: give one"),
         (lambda: sac(train_freq=(1, "episode")), "train_freq: .* so give the steps of an episode"),
         # Suggestions are only of what this algorithm and environment have.
@@ -244,7 +263,7 @@ BOXES = gymnasium.make(ENV).observation_space.spaces  # type: ignore[attr-define
 
 
 @pytest.mark.filterwarnings("ignore:Acts is called")
-def test_their_callbacks_see_how_the_model_acts_now_and_others_its_best():
+def test_their_callbacks_see_how_the_model_acts_now_and_others_its_best(monkeypatch):
     acts, model = Acts(), sac(evaluate_every=60)
     observation = {key: np.ones(box.shape) for key, box in BOXES.items()}
     seen: list[Any] = []
@@ -253,8 +272,13 @@ def test_their_callbacks_see_how_the_model_acts_now_and_others_its_best():
         both = (model.predict(observation, which=which)[0].tolist() for which in ("last", "best"))
         seen.append((*both, model.predict(observation)[0].tolist()))
 
+    end: list[Any] = []
+    monkeypatch.setattr(Acts, "_on_training_end", lambda acts: end.append(acts.model.acts_by))
     model.learn(120, [acts, look])
+    assert end == ["last"]
     assert acts.found[0] == 120 and len(seen) == 4
+    model.learn(30, again := Acts())
+    assert again.found[0] == 150 and again.locals["total_timesteps"] == 150
     for i, (last, best, usual) in enumerate(seen[:-1]):
         assert acts.found[1 + 30 * i] == last and usual == best
     assert seen[2][0] != seen[2][1]
@@ -281,6 +305,14 @@ def test_their_callbacks_count_the_steps_of_a_loaded_model(tmp_path):
         counts, path = Counts(), model.save(tmp_path / "model", training=training)
         SAC.load(path).learn(30, counts)
         assert counts.n_calls == counts.num_timesteps == steps + 30
+
+
+@pytest.mark.filterwarnings("ignore:Logs is called", "ignore:nothing is learned yet")
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_their_callbacks_log(verbose, capsys):
+    model = sac(verbose=verbose).learn(30, Logs(), progress=False)
+    assert ("| calls | 10" in capsys.readouterr().out) == bool(verbose)
+    assert copy.deepcopy(model).logger is not model.logger
 
 
 # --- their files ----------------------------------------------------------------------------------

@@ -114,6 +114,8 @@ def test_the_best_policy_of_an_interrupted_training_continues_from_its_checkpoin
     with pytest.raises(Interruption):
         train_cell(spec, out, EAGER, callbacks=[KeepBest(best, spec), stop])
     with warnings.catch_warnings(action="error"):
+        whole = hindsight.load(best).save(tmp_path / "whole", training=True)
+        assert hindsight.load(whole).num_timesteps == 120
         model = hindsight.load(best).learn(60)
     assert model.num_timesteps == 180
     ended = load(straight / "policies" / f"{file_name(spec)}.safetensors")["rows"]

@@ -143,6 +143,20 @@ def test_ctrl_c_ends_learn_after_an_iteration_and_another_call_continues():
     assert torch.equal(parameters(once), parameters(interrupted.learn(30)))
 
 
+@pytest.mark.parametrize("goes_on", [None, False])
+def test_ctrl_c_in_the_last_callback_is_noticed(goes_on):
+    def interrupt(model: Any) -> bool | None:
+        signal.raise_signal(signal.SIGINT)
+        return goes_on
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), warnings.catch_warnings(action="ignore"):
+            small().learn(30, callback=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_another_error_within_an_iteration_ends_the_training(tmp_path, monkeypatch):
     model = small(seeds=1).learn(30)
     monkeypatch.setattr(model._runs, "_chunk", lambda *x: 1 / 0)

@@ -200,18 +200,23 @@ def test_clean_lists_what_is_certainly_of_other_code_and_imports_nothing(tmp_pat
     put(f"b/damaged-{OLD}", spec)
     os.truncate(f"results/cells/b/damaged-{OLD}.parquet", 100)
     Path(f"results/policies/{former}.pt").touch()  # of version 1.0
-    listed = {str(path.relative_to("results")) for path in clean(Path("results"))}
     old = {
         f"policies/{former}.pt",
         f"cells/{former}.parquet",
         f"policies/{former}.safetensors",
         f"logs/{former}.log",
     }
+    for name in (f"steps/{former}/500", f"best/{former}.again"):
+        path = Path("results", f"{name}.safetensors")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        old.add(f"{name}.safetensors")
+    listed = {str(path.relative_to("results")) for path in clean(Path("results"))}
     assert listed == old | {f"cells/{older}.parquet"}
     for name in (f"b/damaged-{OLD}", *mine):  # whose checkpoint it might be
         Path(f"results/cells/{name}.parquet").unlink()
     listed = {str(path) for path in clean(Path("results"))}
-    assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 6
+    assert f"results/checkpoints/b/begun-{OLD}.safetensors" in listed and len(listed) == 8
     assert not Path("ran").exists()
     clean(Path("results"), "evil:X-v0")
     assert Path("ran").exists()  # the user has typed its name

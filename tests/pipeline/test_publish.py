@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import torch
 
+from hindsight.analysis.cells import load_cell
 from hindsight.io.checkpoints import load, save
 from hindsight.io.checksums import about, file_sha256
 from hindsight.io.files import FileError
@@ -180,6 +182,19 @@ def test_the_middle_runs_policy_ships_with_its_cell(small):
     assert result["which"].startswith(f"run {last.sort_values(kind='stable').index[1]}, in the mid")
     assert entries()[f"policies/{spec.name}.safetensors"]["sha256"] == file_sha256(path)
     assert evaluate_policy(path, n_episodes=3).returns.shape == (3,)
+
+
+def test_a_median_run_that_diverged_has_no_policy(small):
+    config, spec = small
+    curves = TRAINED / "cells" / f"{file_name(spec)}.parquet"
+    policies = policies_of(curves)
+    save(policies, {**load(policies), "seeds": [], "rows": torch.empty(0, 0)})
+    cell = load_cell(curves)
+    runs = [run | {"ended": "diverged"} for run in cell.metadata["runs"]]
+    metadata = cell.metadata | {"runs": runs, "policies": file_sha256(policies)}
+    write_curves(curves, pq.read_table(curves), metadata)
+    with pytest.raises(FileError, match="its median run diverged, so there is no policy to publ"):
+        list(publish(config))
 
 
 class Killed(BaseException):

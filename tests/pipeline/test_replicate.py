@@ -69,6 +69,9 @@ def test_snakemake_gets_the_keys_before_the_targets(commands):
     for same in ("--config=preset=smoke", "-Cpreset=smoke"):
         assert replicate.run([same, "--", "a.png"], "1", published=False) == 130
         assert commands[-1] == commands[0]
+    for words in (["--cores", "2"], ["-c2"], ["--cores=2"]):
+        assert replicate.run(words, "1", published=False) == 130
+        assert commands[-1][-2:] == ["--cores", "2"]
     with pytest.raises(SpecError, match="give keys as --config KEY=VALUE"):
         replicate.run(["--configfile", "x.yaml"], "1", published=False)
     for words in (["-d", "x"], ["--directory=x"], ["-s", "Snakefile"], ["--snakef", "x"]):

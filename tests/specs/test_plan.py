@@ -435,6 +435,18 @@ def test_every_preset_has_a_plan_and_can_be_given_on_snakemakes_command_line(pre
     assert load(CONFIG, {"preset": preset, "select": as_text}).size == plan.config.size
 
 
+def test_words_on_snakemakes_command_line_that_are_values():
+    experiments = {"mine": {**configuration.values()["experiments"]["algorithms"]}}
+    experiments["mine"]["vary"] = {"only_if_moved": [True, False]}
+    as_text = {"mine": {"arms": ["PPO-HER"], "levels": {"only_if_moved": ["true"]}}}
+    given = {"early_end": "null", "end_test": "null", "select": as_text, "experiments": experiments}
+    config = load(CONFIG, {"preset": "smoke", **given})
+    assert config.size.early_end is None and config.size.end_test is None
+    assert all(
+        entry.level == {"only_if_moved": True} for entry, _ in Plan.of(config).experiments["mine"]
+    )
+
+
 def test_no_selection_asks_for_more_steps_than_its_preset_has():
     """The smallest budget counts, so a larger one would have no effect."""
     for name, preset in load(CONFIG).presets.items():

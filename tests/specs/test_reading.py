@@ -6,7 +6,7 @@ import pytest
 
 from hindsight.specs.config import load, overrides_of
 from hindsight.specs.errors import SpecError
-from hindsight.specs.reading import read_keys, values_of
+from hindsight.specs.reading import read_again, read_keys, values_of
 from tests.support.configuration import ROOT
 
 TWO_WAYS = "is ambiguous: write true, false or a decimal"
@@ -87,6 +87,14 @@ def test_merged_keys_may_be_overridden_and_lists_may_repeat(tmp_path):
 )
 def test_unambiguous_values_are_read(text: str, value: object) -> None:
     assert values_of(text, "here") == value
+
+
+def test_what_snakemake_reads_as_text_is_read_again() -> None:
+    given = {"a": "null", "b": ["true", "3e-4", "PPO, 3 × 512"], "c": {"d": ["64"]}, "e": 2}
+    found = {"a": None, "b": [True, 3e-4, "PPO, 3 × 512"], "c": {"d": [64]}, "e": 2}
+    assert read_again(given) == found
+    words = ["a: [", "mine: a title", "[1, 2", "yes"]
+    assert read_again(words) == words
 
 
 @pytest.mark.parametrize("key", ["seeds", "hidden", "points"])

@@ -50,7 +50,7 @@ class KeepBest:
 
         origin: where they are from, as the curves' metadata say under `reused`; None: nothing.
         """
-        if origin is None:
+        if origin is None or (not self.runs and self.path.exists()):  # of other code or packages
             return
         code, seeds = code_of(self.spec), SEEDS.search(origin["cell"])
         other = self.path.parents[1] / f"{origin['cell']}-{code}.safetensors"
@@ -73,13 +73,14 @@ class KeepOnTheWay:
 
 
 def _runs_now(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, Kept]:
-    """Return by seed the runs that have scores, unless they have diverged."""
-    scores = zip(columns["success_rate"].tolist(), columns["return_mean"].tolist(), strict=True)
+    """Return by seed the runs that have not diverged; one scores -inf before its first episode."""
+    names = "success_rate", "return_mean"
+    scores = zip(*(columns[name].nan_to_num(-math.inf).tolist() for name in names), strict=True)
     found = zip(runs.seeds, runs.rows.detach().cpu(), scores, strict=True)
     return {
         seed: (row.clone(), runs.env_steps, score)
         for seed, row, score in found
-        if row.isfinite().all() and not math.isnan(score[0])
+        if row.isfinite().all()
     }
 
 

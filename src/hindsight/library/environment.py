@@ -52,6 +52,8 @@ def environment_values(
                 f"env_kwargs: {key}={value!r} is not allowed, because a file cannot hold it; pass "
                 "a function that creates the environment instead, or a list instead of a tuple"
             )
+    while type(env).__module__ == "stable_baselines3.common.monitor":
+        env = env.env  # type: ignore[union-attr]
     if isinstance(env, gym.Env):
         if kwargs:
             raise SpecError("env_kwargs: only allowed if env is an id or a function")

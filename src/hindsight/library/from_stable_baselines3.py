@@ -97,12 +97,15 @@ def in_our_words(
     if (seed := ours.pop("seed", None)) is not None:
         if "first_seed" in ours:
             raise SpecError("seed and first_seed are the same here: give one")
-        ours |= {"seeds": ours["seeds"] or 1, "first_seed": seed}
+        ours |= {"seeds": 1 if ours["seeds"] is None else ours["seeds"], "first_seed": seed}
     noise = ours.get("action_noise")
     sigma, mean = ({*np.ravel(getattr(noise, key, ()))} for key in ("_sigma", "_mu"))
     white = type(noise).__name__ == "NormalActionNoise" and mean <= {0.0}
     if white and len(sigma) == 1 and "exploration_noise" in fields:
-        ours |= {"exploration_noise": float(sigma.pop()), "action_noise": None}
+        one, std = "exploration_noise", float(sigma.pop())
+        if ours.get(one, std) != std:
+            raise SpecError(f"action_noise: {std} contradicts {one}={ours[one]!r}; give one")
+        ours |= {one: std, "action_noise": None}
     if isinstance(often := ours.get("train_freq"), tuple) and len(often) == 2:
         ours["train_freq"], unit = often
         if getattr(unit, "value", unit) != "step":
@@ -150,14 +153,13 @@ def of_vector(env: Any) -> tuple[Any, int]:
             f"environment, and n_envs={n}: worker processes step them, and "
             "normalize_observations=True standardises what the networks see"
         )
-    first = env.envs[0]
-    while type(first).__module__ == "stable_baselines3.common.monitor":
-        first = first.env
-    return first, n
+    return env.envs[0], n
 
 
-def called_after(callback: Any, model: Any, steps: int) -> Callable[[Any], bool]:
-    """One of Stable-Baselines3's callbacks as one of ours, called after each iteration.
+def called_after(
+    callback: Any, model: Any, steps: int
+) -> tuple[Callable[[Any], bool], Callable[[], None]]:
+    """What one of Stable-Baselines3's callbacks does after each iteration, and in the end.
 
     steps: those that the call of `learn` was asked for.
     """
@@ -179,7 +181,7 @@ def called_after(callback: Any, model: Any, steps: int) -> Callable[[Any], bool]
 
     with apart():
         callback.init_callback(model)
-        callback.on_training_start({"total_timesteps": steps}, {})
+        callback.on_training_start({"total_timesteps": model.num_timesteps + steps}, {})
     callback.n_calls = model.num_timesteps // n_envs
     warnings.warn(
         f"{name} is called for an iteration's steps together, after it; evaluate_every evaluates "
@@ -195,7 +197,11 @@ def called_after(callback: Any, model: Any, steps: int) -> Callable[[Any], bool]
             callback.on_rollout_end()
             return goes_on
 
-    return after
+    def end() -> None:
+        with apart():
+            callback.on_training_end()
+
+    return after, end
 
 
 def is_theirs(path: Path) -> bool:

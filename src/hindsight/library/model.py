@@ -111,8 +111,8 @@ class Model:
 
     def __init__(
         self,
-        env: Given,
-        env_after_policy: Given | None = None,
+        env_or_policy: Given | None = None,
+        env: Given | None = None,
         *,
         her: str | None = "default",
         preset: str | None = None,
@@ -134,10 +134,10 @@ class Model:
         docs/from-stable-baselines3.md.
 
         Args:
+            env_or_policy: the environment, or "MultiInputPolicy" before it.
             env: the environment: an id, a function that creates one, or an instance.  An instance
                 is recreated from its id if gymnasium made it, without what was changed since, and
                 copied otherwise; of a vector environment, the first, with its number as `n_envs`.
-            env_after_policy: the environment, if the first argument is "MultiInputPolicy".
             her: hindsight strategy, which chooses the new goals: "final", "future", "episode" or
                 "random" (not with PPO).  None turns hindsight off.  Default: "final" with PPO,
                 "future" with the other algorithms.
@@ -165,10 +165,11 @@ class Model:
             SpecError: an option is unknown, has no effect or has an invalid value, or the
                 environment is not suitable.
         """
-        if env_after_policy is not None:
-            env, settings = env_after_policy, {"policy": env, **settings}
-        if hasattr(env, "num_envs"):
-            env, n_envs = of_vector(env)
+        given_env: Any = env_or_policy if env is None else env
+        if None not in (env_or_policy, env):
+            settings = {"policy": env_or_policy, **settings}
+        if hasattr(given_env, "num_envs"):
+            given_env, n_envs = of_vector(given_env)
             settings = {"n_envs": n_envs, **settings}
         usually = keys_of(preset, self.algorithm, "")  # refuses an unknown one at once
         settings = in_our_words(self.algorithm, {"seeds": seeds, "her": her, **settings}, usually)
@@ -176,7 +177,7 @@ class Model:
         if her != "default" and "strategy" in settings:
             raise SpecError("her and strategy are the same: give one")
         seeds = 4 if seeds is None else seeds
-        environment = environment_values(env, env_kwargs, max_episode_steps, settings)
+        environment = environment_values(given_env, env_kwargs, max_episode_steps, settings)
         keys = keys_of(preset, self.algorithm, environment["id"], bool(her))
         usual = keys.pop("her", "final" if ALGORITHMS[self.algorithm].on_policy else "future")
         asked = count_of("evaluate_every", 2000 if evaluate_every is None else evaluate_every)
@@ -253,6 +254,7 @@ class Model:
         #: Whether an error that is not the environment's ended `learn` within an iteration.
         self._torn = False
         self._board: TensorBoard | None = None
+        self._logger: Any = None
 
     def __repr__(self) -> str:
         runs = f"{len(self.seeds)} run{'s' * (len(self.seeds) != 1)}"
@@ -324,10 +326,8 @@ class Model:
             if progress:
                 print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
             runs = self._started()
-            # A file's steps may not be those of the training that goes on.
-            self.num_timesteps = first = runs.env_steps
-            callbacks, of_sb3 = self._callbacks(callback, total_timesteps)
-            began = time.monotonic()
+            first, began = runs.env_steps, time.monotonic()
+            callbacks, ends = self._callbacks(callback, total_timesteps)
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
             self._warn_before_learning(target)
             runs.spec = self.spec.model_copy(update={"steps": target})
@@ -352,8 +352,10 @@ class Model:
                     break
             if self._tested < self.num_timesteps or self._task_changed:
                 self._test(runs)
-            for each in of_sb3:
-                each.on_training_end()
+            for end in ends:
+                end()
+            if stop.signal is not None:
+                raise KeyboardInterrupt
         if progress:
             share = self._test_seconds / max(time.monotonic() - began, 1e-9)
             episodes = self.spec.evaluation.episodes
@@ -363,21 +365,21 @@ class Model:
 
     def _callbacks(
         self, given: Callback | Sequence[Callback] | None, steps: int
-    ) -> tuple[list[Callback], list[Any]]:
-        """What to call after every iteration, and those of Stable-Baselines3 among them."""
+    ) -> tuple[list[Callback], list[Callable[[], None]]]:
+        """What to call after every iteration, and in the end."""
         several = given if isinstance(given, Sequence) else [given]
         callbacks = [each for each in several if each is not None]
-        of_sb3: list[Any] = []
+        ends: list[Callable[[], None]] = []
         for i, each in enumerate(callbacks):
             if hasattr(each, "on_step"):
-                of_sb3.append(each)
-                callbacks[i] = called_after(each, self, steps)
+                callbacks[i], end = called_after(each, self, steps)
+                ends.append(end)
             elif not callable(each):
                 raise SpecError(
                     f"callback: {each!r} is not allowed; it must be a callable that takes the "
                     "model, or a list of them"
                 )
-        return callbacks, of_sb3
+        return callbacks, ends
 
     def _warn_before_learning(self, target: int) -> None:
         """Warn if no step is learned from up to the step `target`."""
@@ -463,7 +465,7 @@ class Model:
             # The replay buffer's size must not depend on the length of a call of `learn`.
             room = max(self._most_stored(), self.spec.algorithm.iteration_steps)
             spec = self.spec.model_copy(update={"steps": room})
-            rows = None if file is None else self._rows["last"].clone()
+            rows = self._rows["last"].clone()
             runs = runs_of(spec, self.seeds, self.device, self.workers, rows)
             for call in self._calls:
                 runs.call(*call)
@@ -480,6 +482,11 @@ class Model:
                 if file is not None:
                     warn_of_another_task(file, self.spec)
             self._runs, self._file, self._resumes = runs, None, None
+            # A file's steps and parameters may not be those of the training that goes on.
+            self.num_timesteps, self._rows["last"] = (
+                runs.env_steps,
+                runs.rows.detach().cpu().clone(),
+            )
         return self._runs
 
     def _most_stored(self) -> int:
@@ -572,10 +579,16 @@ class Model:
             SpecError: the environment has no such method.
             EnvironmentFailure: the method raised an error.
         """
-        runs = self._started()
-        self._scores, self._task_changed = [UNKNOWN] * len(self.seeds), True
-        self._act_as_known()
-        return runs.call(method, arguments, options)
+        runs, called = self._started(), True
+        try:
+            return runs.call(method, arguments, options)
+        except SpecError:
+            called = False
+            raise
+        finally:
+            if called:
+                self._scores, self._task_changed = [UNKNOWN] * len(self.seeds), True
+                self._act_as_known()
 
     def curves(self) -> pd.DataFrame:
         """Return the learning curves: a row per run and iteration, and per run and evaluation.
@@ -749,9 +762,11 @@ class Model:
     @property
     def logger(self) -> Any:
         """A logger of Stable-Baselines3, for its callbacks; it prints if the model is `verbose`."""
-        from stable_baselines3.common.logger import Logger, make_output_format
+        from stable_baselines3.common.logger import HumanOutputFormat, Logger
 
-        return Logger(None, [make_output_format("stdout", "")] if self.verbose else [])
+        if self._logger is None:
+            self._logger = Logger(None, [HumanOutputFormat(sys.stdout)] if self.verbose else [])
+        return self._logger
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -764,6 +779,7 @@ class Model:
             raise SpecError(LEARNS)
         resumes = self._resumes if self._runs is None else self._runs.state_dict()
         left: dict[str, Any] = {"_learns": None, "_runs": None, "_board": None, "_actors": {}}
+        left["_logger"] = None
         calls = self._calls if self._runs is None else self._runs.env.calls
         left["_calls"] = cloudpickle.dumps(calls)  # arguments may be lambdas
         return {**vars(self), **left, "_resumes": resumes, "acts_by": "best"}
@@ -866,6 +882,7 @@ class Model:
             model._restore(file)
             if is_another_task(file, spec):  # whose scores are others
                 model._scores = [UNKNOWN] * len(file.seeds)
+                model._act_as_known()
         except SpecError:
             raise
         except MISFITS as error:

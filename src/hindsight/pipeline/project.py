@@ -453,9 +453,10 @@ def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
     old -= {name.rpartition("-")[2] for name in cells.difference(left)}
     begun = (files_below(folder / "checkpoints", ending) for ending in (".safetensors", ".pt"))
     left += [x for x in sorted(set().union(*begun) - cells) if x.rpartition("-")[2] in old]
-    kinds = [*KINDS.items(), *KINDS_OF_1_0.items()]
+    kinds = [*KINDS.items(), *KINDS_OF_1_0.items(), ("best", ".again.safetensors")]
     paths = (folder / kind / f"{name}{ending}" for name in left for kind, ending in kinds)
-    return [path for path in paths if path.exists()]
+    steps = (path for name in left for path in sorted((folder / "steps" / name).glob("*")))
+    return [*(path for path in paths if path.exists()), *steps]
 
 
 def _is_of_other_code(path: Path, name: str, named: str | None) -> bool:

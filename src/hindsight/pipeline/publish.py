@@ -196,6 +196,8 @@ def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:
         "success_rate": float(middle["final_evaluation_success"]),
         "code": cell.metadata["code"],
     }
+    if seed not in saved["seeds"]:
+        raise FileError(f"{curves}: its median run diverged, so there is no policy to publish")
     row = saved["rows"][list(saved["seeds"]).index(seed)]
     write_policy(out, spec, seed, row, result)
     return which

@@ -67,6 +67,10 @@ def _run(arguments: Sequence[str], cores: str, published: bool) -> int:
     with lock():  # the pipeline takes it later, when this process would have overwritten the log
         pass
     keys = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
+    asked = ArgumentParser(add_help=False, allow_abbrev=False)
+    asked.add_argument("--cores", "-c", default=cores)
+    chosen, rest = asked.parse_known_args(rest)
+    cores = chosen.cores
     # A profile given by the user sets the cores itself.
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]

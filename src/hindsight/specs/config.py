@@ -6,7 +6,6 @@ selects parts of these grids and sets the size of a run.
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -29,7 +28,7 @@ from hindsight.specs.base import (
 from hindsight.specs.cell import EndTestSpec, EvaluationSpec
 from hindsight.specs.environments.predator_prey import PREYS, SPAWNS, Prey, Spawn
 from hindsight.specs.errors import SpecError, must_be_among, validated
-from hindsight.specs.reading import read_keys, values_of
+from hindsight.specs.reading import read_again, read_keys, values_of
 from hindsight.specs.replay import GoalStrategy
 
 #: The configuration, relative to the project's folder.
@@ -47,12 +46,8 @@ HERO = "learned_described"
 
 
 def _level(value: Any) -> Any:
-    """Convert a numeric string: Snakemake's --config passes nested values as text."""
     if not isinstance(value, bool | int | float | str):
         raise ValueError(f"{value!r} is not a number or a word")
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(value) if isinstance(value, str) else value
     return value
 
 
@@ -193,11 +188,6 @@ def _as_rows(rows: Any) -> Any:
     return [rows] if isinstance(rows, dict) else rows
 
 
-def _false(value: Any) -> Any:
-    """Convert the text `false`: Snakemake's --config passes nested values as text."""
-    return False if value in ("false", "False") else value
-
-
 class Row(Spec):
     """Points of an experiment's grid, and how much is trained there.
 
@@ -217,7 +207,7 @@ class Row(Spec):
     steps: Steps | None = None
     evaluation: EvaluationSpec | None = None
     #: False: no test, even if the preset has one.
-    end_test: Annotated[EndTestSpec | Literal[False] | None, BeforeValidator(_false)] = None
+    end_test: EndTestSpec | Literal[False] | None = None
 
     def names(self, point: dict[str, Any]) -> bool:
         """Whether the row names a point of the grid, whose keys are those of `lists`."""
@@ -286,7 +276,7 @@ class Config(Spec):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> "Config":
-        must_be_among(self.presets, self.size_name, "preset")
+        must_be_among(self.presets, self.size_name, "preset:")
         if "published" in self.presets:
             raise ValueError("presets: 'published' is the name of the results that ship")
         if PICTURE in self.experiments:
@@ -359,7 +349,7 @@ def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, An
 
 def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
     """Read config.yaml and the files beside it (`completed`); SpecError names the file."""
-    own, given = read_keys(path), overrides or {}
+    own, given = read_keys(path), read_again(overrides or {})
     values = completed({**own, **given}, path.parent)
     try:
         return validated(Config, values)

@@ -6,6 +6,7 @@ therefore checked first.  It would also read 3e-4 as text.
 """
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,19 @@ def values_of(text: str, location: str) -> Any:
         raise SpecError(f"{location}: is not YAML: {why}{at}") from None
     except ValueError as error:  # an impossible date
         raise SpecError(f"{location}: is not YAML: {reason(error)}") from None
+
+
+def read_again(values: Any) -> Any:
+    """Values of Snakemake's --config, which reads null, true and nested numbers as text."""
+    if isinstance(values, dict):
+        return {key: read_again(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [read_again(value) for value in values]
+    if isinstance(values, str):
+        with suppress(SpecError):
+            found = values_of(values, "")
+            return values if isinstance(found, dict | list) else found
+    return values
 
 
 def _must_be_plain(text: str, location: str) -> None:
