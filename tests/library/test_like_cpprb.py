@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hindsight.io.files import FileError
 from hindsight.library.like_cpprb import HindsightReplayBuffer
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay.numbered import ACTION, GOAL, REST, numbers
@@ -334,6 +335,16 @@ def test_a_goal_of_fractions_is_judged_whole():
     found = buffer.sample(40)
     pairs = zip(found["goal"].ravel(), found["rew"].ravel(), strict=True)
     assert {*pairs} == {(2, -2.0), (0, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("max_episode_len", 10), ("additional_goals", 8), ("eps", 1e-4)]
+)
+def test_a_file_of_a_buffer_with_other_settings_is_refused(tmp_path, name, value):
+    """With the length of its episodes, the next one would be sampled before it has a goal."""
+    buffer_of(prioritized=True, **{name: value}).save(tmp_path / "buffer.safetensors")
+    with pytest.raises(FileError, match=f"from a buffer with {name} {value}, but this one has"):
+        buffer_of(prioritized=True).load(tmp_path / "buffer.safetensors")
 
 
 @pytest.mark.parametrize("prioritized", [False, True])

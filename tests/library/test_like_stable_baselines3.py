@@ -22,6 +22,7 @@ from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer as Theirs
 
 import hindsight.envs  # noqa: F401  (registers the environments)
+from hindsight.io.files import FileError
 from hindsight.library.like_stable_baselines3 import HerReplayBuffer
 from tests.replay.numbered import Numbered, box, numbers, observed, stored_reward
 
@@ -554,6 +555,20 @@ def test_invalid_arguments(arguments, message):
     spaces = Pictured.observation_space, Pictured.action_space
     with pytest.raises(ValueError, match=message):
         HerReplayBuffer(50, *spaces, **{"env": Pictured(), **arguments})
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"copy_info_dict": True}, "infos none, but this one has copies"),
+        ({"handle_timeout_termination": False}, "handle_timeout_termination True, but this one"),
+    ],
+)
+def test_files_of_another_buffer(tmp_path, other, message):
+    saved, buffer = (pair(1, "future", **options)[0] for options in ({}, other))
+    saved.save(tmp_path / "buffer")
+    with pytest.raises(FileError, match=f"saved from a buffer with {message}"):
+        buffer.load(tmp_path / "buffer")
 
 
 def test_invalid_steps():

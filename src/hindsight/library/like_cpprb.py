@@ -146,6 +146,10 @@ class HindsightReplayBuffer(FieldBuffer):
             seed=seed,
         )
 
+    def _settings(self) -> dict[str, Any]:
+        own = {"max_episode_len": self.max_episode_len, "additional_goals": self.additional_goals}
+        return super()._settings() | own
+
     def _layout(
         self, arrays: Arrays, goal_shape: int | Sequence[int] | None
     ) -> tuple[dict[str, Field], RowLayout, tuple[int, ...]]:

@@ -33,7 +33,7 @@ Array = NDArray[Any]
 Rows = NDArray[np.float32]
 
 #: Number of the format of the files that `FieldBuffer.save` writes.
-FORMAT = 5
+FORMAT = 6
 FLOAT = np.dtype(np.float32)
 #: Bytes of a column of a row.
 COLUMN = FLOAT.itemsize
@@ -303,6 +303,6 @@ class FieldBuffer(ABC):
             "n_envs": ring.n_envs,
             "fidelity": ring.relabelling.fidelity,  # before what follows from it
             **asdict(ring.relabelling),
-            "alpha": getattr(ring, "alpha", "none"),
+            **{name: getattr(ring, name, "none") for name in ("alpha", "eps")},
             **{f"field {name!r} in columns": columns for name, columns in fields.items()},
         }

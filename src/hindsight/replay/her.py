@@ -541,6 +541,13 @@ class HindsightReplayBuffer(FieldBuffer):
         # Whether an episode goes on in its next piece is not saved.
         self._in_pieces[:] = self.ring.longest < self.ring.n_slots
 
+    def _settings(self) -> dict[str, Any]:
+        own = {
+            "infos": "none" if self.infos is None else "copies",
+            "handle_timeout_termination": not self.cuts_terminate,
+        }
+        return super()._settings() | own
+
     def _complete(self, rows: Rows, infos: Array | None) -> None:
         """Fill in what of rows [n, width] depends on the environment's functions."""
         row, terminated = self.row, rows[:, self.row.terminated] > 0
