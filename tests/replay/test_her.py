@@ -308,6 +308,30 @@ def test_a_reset_that_the_buffer_was_not_told_of_is_noticed():
         buffer.add(env.reset()[0], [1], reward, next_obs, terminated, False)
 
 
+class Mapped(Line):
+    """Also sees a map, always the same array; or `views`, parts of one array, between others'."""
+
+    observation_space = Dict({**Line.observation_space.spaces, "map": box(2)})
+
+    def __init__(self, views: bool) -> None:
+        super().__init__()
+        self.views, self.places = views, np.arange(20, dtype=np.float32).reshape(2, 10)
+
+    def seen(self):
+        return {**super().seen(), "map": self.places[:, int(self.at[0]) if self.views else 0]}
+
+
+@pytest.mark.parametrize("views", [False, True])
+def test_memory_is_shared_only_by_what_a_step_overwrites(views):
+    """After a reset that the buffer was not told of, which is a warning."""
+    env = Mapped(views)
+    buffer = HindsightReplayBuffer(20, env, seed=0)
+    play(buffer, env, np.ones((3, 1), np.float32), cut=False)
+    with pytest.warns(UserWarning, match="the observation is not the one that the last step led"):
+        play(buffer, env, np.ones((3, 1), np.float32))
+    assert len(buffer) == 6
+
+
 def test_a_function_that_changes_its_arguments_changes_no_sample():
     class Changing(Line):
         def compute_reward(self, achieved, desired, infos):

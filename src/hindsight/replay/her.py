@@ -441,8 +441,8 @@ class HindsightReplayBuffer(FieldBuffer):
         begins, first = ring.elapsed[0] == 0, rows[:, 0]
         jumps = ~(begins | self._follows(first, self._state))
         if some(jumps):
-            pairs = [(np.asarray(obs[key]), np.asarray(next_obs[key])) for key in self._state]
-            if any(np.may_share_memory(before, after) for before, after in pairs):
+            moved = [key for key in self._state if not np.all(begins | self._follows(first, [key]))]
+            if any(np.shares_memory(obs[key], next_obs[key]) for key in moved):
                 raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
             warnings.warn(JUMPED if self.cuts_jumps else DIFFERS, stacklevel=3)
         if (
