@@ -421,7 +421,7 @@ def test_memory_is_taken_as_it_fills_and_what_cannot_fit_is_refused():
     assert resident() - before < 20e6 < buffer.buffer.ring.rows.nbytes / 20
     for size in (10**12, 10**15):
         message = f"size: {size:,} is not allowed; transitions of .* GB of memory: at most .* fit$"
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=f"^buffer_{message}"):
             HerReplayBuffer(size, *spaces, Pictured())
         with pytest.raises(ValueError, match=f"batch_{message}"):
             buffer.sample(size)
@@ -541,6 +541,7 @@ def test_it_needs_no_stable_baselines3(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"buffer_size": 1}, "^buffer_size: 1 is not allowed; it must be at least 2, two"),
         ({"n_sampled_goal": -1}, "n_sampled_goal: -1 is not allowed; it must be a whole num"),
         ({"goal_selection_strategy": "best"}, "goal_selection_strategy: 'best' is not allowed"),
         ({"goal_selection_strategy": None}, "goal_selection_strategy: None is not allowed"),
@@ -552,9 +553,21 @@ def test_it_needs_no_stable_baselines3(monkeypatch):
     ],
 )
 def test_invalid_arguments(arguments, message):
-    spaces = Pictured.observation_space, Pictured.action_space
+    given = {"buffer_size": 50, "observation_space": Pictured.observation_space}
+    given |= {"action_space": Pictured.action_space, "env": Pictured(), **arguments}
     with pytest.raises(ValueError, match=message):
-        HerReplayBuffer(50, *spaces, **{"env": Pictured(), **arguments})
+        HerReplayBuffer(**given)
+
+
+def test_messages_about_infos_name_its_argument(tmp_path):
+    without, kept = (pair(1, "future", copy_info_dict=copies)[0] for copies in (False, True))
+    fill(without, 1, 20)
+    with pytest.warns(UserWarning, match="empty ones in .* keep them with copy_info_dict=True$"):
+        without.sample(9)
+    with pytest.raises(
+        ValueError, match="with copy_info_dict=True cannot be .*; pickle the buffer$"
+    ):
+        kept.save(tmp_path / "buffer")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,12 @@ class ReplaySamples(NamedTuple):
     discounts: Any = None  # for n-step returns, which this buffer does not compute
 
 
+class Inner(HindsightReplayBuffer):
+    """The buffer inside, whose messages use the names of Stable-Baselines3's arguments."""
+
+    size_name, infos_name, only_numbers = "buffer_size", "copy_info_dict", ""
+
+
 class HerReplayBuffer:
     """Hindsight replay for Stable-Baselines3, with one or several environments.
 
@@ -130,7 +136,7 @@ class HerReplayBuffer:
             compute_terminated=method_of(env, "compute_terminated"),
             metadata=getattr(env, "metadata", None),
         )
-        self.buffer = HindsightReplayBuffer(
+        self.buffer = Inner(
             buffer_size,
             seen,
             strategy=strategy,

@@ -187,20 +187,22 @@ class ReplayBuffer:
         longest: int | None = None,
         discrete_actions: bool = False,
         device: torch.device | str = "cpu",
+        size_name: str = "size",
     ) -> None:
         """Allocate `size` transitions per run, `size // n_envs` for each environment.
 
         By default `longest` is half of an environment's slots: until a longer episode finishes,
         there might be nothing to sample.  ValueError if an environment has fewer than two slots,
-        or the transitions of all runs would not fit into this machine's memory.
+        or the transitions of all runs would not fit into this machine's memory; its message calls
+        `size` by `size_name`.
         """
-        n_envs, size = count_of("n_envs", n_envs), count_of("size", size)
+        n_envs, size = count_of("n_envs", n_envs), count_of(size_name, size)
         self.n_slots = size // n_envs
         if self.n_slots < 2:
             least = f"it must be at least {2 * n_envs}, two transitions for each environment"
-            raise not_allowed("size", size, least)
+            raise not_allowed(size_name, size, least)
         # Besides its row, a transition has `before` and `left`.
-        check_memory("size", size, n_runs * (4 * row.width + 8))
+        check_memory(size_name, size, n_runs * (4 * row.width + 8))
         self.longest = self.n_slots // 2 if longest is None else longest
         self.n_envs, self.row, self.relabelling = n_envs, row, relabelling
         self.discrete_actions, self.device = discrete_actions, torch.device(device)

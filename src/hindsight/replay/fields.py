@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -158,6 +158,9 @@ class FieldBuffer(ABC):
     A subclass writes rows, and computes their outcomes with the user's functions.
     """
 
+    #: What messages call the argument `size`.
+    size_name: ClassVar = "size"
+
     def __init__(
         self,
         size: int,
@@ -183,7 +186,9 @@ class FieldBuffer(ABC):
         kind: Any = ReplayBuffer
         if prioritized:
             kind = partial(PrioritizedReplayBuffer, alpha=alpha, eps=eps)
-        self.ring: ReplayBuffer = kind(1, n_envs, size, row, relabelling, longest=longest)
+        self.ring: ReplayBuffer = kind(
+            1, n_envs, size, row, relabelling, longest=longest, size_name=self.size_name
+        )
 
     def __len__(self) -> int:
         """Number of transitions that can be sampled: those of finished episodes."""

@@ -52,11 +52,6 @@ DIFFERS = (
     "its episode ended, call truncate_last_trajectory() first, or goals are taken from another "
     "episode"
 )
-#: A warning about a function that gets no infos.
-READS_INFO = (
-    "reads infos, but gets empty ones in relabelling: name the numbers that it reads in info_keys, "
-    "or keep whole infos with copy_infos=True"
-)
 #: A warning about an environment that resets by itself.
 RESET = (
     "an episode begins exactly where the last one ended, as if the environment reset by itself; "
@@ -192,6 +187,10 @@ class HindsightReplayBuffer(FieldBuffer):
     the buffer has room for, in each of its environments, is stored in pieces of half of that, with
     a warning.
     """
+
+    #: What messages call the argument `copy_infos`, and what they advise instead of it.
+    infos_name: ClassVar = "copy_infos"
+    only_numbers: ClassVar = ", or keep only numbers with info_keys"
 
     def __init__(
         self,
@@ -530,8 +529,8 @@ class HindsightReplayBuffer(FieldBuffer):
         """As `FieldBuffer.save`; ValueError if the buffer was made with `copy_infos=True`."""
         if self.infos is not None:
             raise ValueError(
-                "save: a buffer with copy_infos=True cannot be saved, because an info may hold any "
-                "object; pickle the buffer, or use info_keys to keep only numbers"
+                f"save: a buffer with {self.infos_name}=True cannot be saved, because an info may "
+                f"hold any object; pickle the buffer{self.only_numbers}"
             )
         super().save(path)
 
@@ -611,7 +610,11 @@ class HindsightReplayBuffer(FieldBuffer):
         finally:
             if NotKept.reads:
                 self._readers.add(name)
-                warnings.warn(f"{name} {READS_INFO}", stacklevel=4)
+                warnings.warn(
+                    f"{name} reads infos, but gets empty ones in relabelling: keep them with "
+                    f"{self.infos_name}=True{self.only_numbers}",
+                    stacklevel=4,
+                )
 
 
 def _one_each(infos: Any, shape: tuple[int, ...]) -> Array:
