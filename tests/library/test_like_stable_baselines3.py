@@ -565,7 +565,7 @@ def test_messages_about_infos_name_its_argument(tmp_path):
     with pytest.warns(UserWarning, match="empty ones in .* keep them with copy_info_dict=True$"):
         without.sample(9)
     with pytest.raises(
-        ValueError, match="with copy_info_dict=True cannot be .*; pickle the buffer$"
+        ValueError, match=r"with copy_info_dict=True cannot be .*; pickle the buffer$"
     ):
         kept.save(tmp_path / "buffer")
 

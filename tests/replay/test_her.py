@@ -257,6 +257,25 @@ def test_a_value_that_only_another_environment_has_is_missing():
     buffer.add(obs, np.ones((2, 1)), [-1, -1], obs, no, no, both)
 
 
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"hit": np.array([np.True_, np.False_], object)},  # as gymnasium puts them together
+        [{"hit": np.True_, "more": 1}, {"hit": np.False_}],  # Stable-Baselines3's
+    ],
+)
+def test_numbers_in_infos_of_vector_environments(info):
+    env, no = SyncVectorEnv([Line] * 2, autoreset_mode=AutoresetMode.DISABLED), np.zeros(2, bool)
+    hits = lambda achieved, desired, infos: np.array([info["hit"] for info in infos])  # noqa: E731
+    buffer = HindsightReplayBuffer(20, env, info_keys=["hit"], compute_reward=hits, k=10**6, seed=0)
+    obs, _ = env.reset()
+    buffer.add(obs, np.float32([[0], [1]]), [-1, -1], obs, no, ~no, info)
+    batch = buffer.sample(50)
+    np.testing.assert_array_equal(batch.rewards, 1 - batch.actions[:, 0])
+    with pytest.raises(ValueError, match="info: 'hit' is missing, but info_keys names it"):
+        buffer.add(obs, np.ones((2, 1)), [-1, -1], obs, no, no, [{"hit": 1}, None])
+
+
 def test_a_loaded_buffer_goes_on_in_pieces_of_the_same_length(tmp_path):
     """And what goes on in the next piece is no episode that begins where another ended."""
     buffer, again = (HindsightReplayBuffer(8, Line(), seed=0) for _ in range(2))

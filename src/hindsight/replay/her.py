@@ -388,7 +388,7 @@ class HindsightReplayBuffer(FieldBuffer):
 
         Args:
             terminated: whether the last step terminated the episode; if not, it was truncated.
-            infos: arrays [step] of the `info_keys`; with `copy_infos`, one dictionary per step.
+            infos: arrays [step] of the `info_keys`, or one dictionary per step.
 
         Raises:
             ValueError: as `add`; or an episode is open, or longer than the buffer.
@@ -429,11 +429,16 @@ class HindsightReplayBuffer(FieldBuffer):
                         f"{which}{key}: missing from the observation, which has {sorted(given)}"
                     )
                 values[which + key] = given[key]
+        by_key = {} if infos is None else infos
+        if not isinstance(by_key, Mapping):
+            by_key = self._by_key(by_key)
         for key in self._keys:
             # Of a vector environment, values that are not there are 0, and another key says so.
-            if infos is None or key not in infos or (shape and not np.all(infos.get(f"_{key}", 1))):
+            if key not in by_key or (shape and not np.all(by_key.get(f"_{key}", 1))):
                 raise ValueError(f"info: {key!r} is missing, but info_keys names it")
-            values[key] = infos[key]
+            value = np.asarray(by_key[key])
+            # gymnasium's vector environments keep NumPy's booleans as objects.
+            values[key] = np.array(value.tolist()) if value.dtype == object else value
         ring, width = self.ring, self.row.width
         rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
         kept = None if self.infos is None else _one_each(infos, shape)
@@ -466,6 +471,11 @@ class HindsightReplayBuffer(FieldBuffer):
                 "the same piece; a larger size keeps it whole",
                 stacklevel=3,
             )
+
+    def _by_key(self, infos: Iterable[Any]) -> dict[str, list[Any]]:
+        """Values of the `info_keys` that all infos have, as of Stable-Baselines3's environments."""
+        there = [key for key in self._keys if all(key in (info or {}) for info in infos)]
+        return {key: [info[key] for info in infos] for key in there}
 
     def _follows(self, rows: Rows, keys: Iterable[str]) -> NDArray[np.bool_] | bool:
         """Which steps [env, width] begin, in these parts, where the last ones led to, [env]."""
