@@ -588,12 +588,15 @@ def test_invalid_steps():
     ours, _ = pair(2, "future")
     number = np.array([0, 1])
     values = numbers(number, "action"), stored_reward(number)
-    for done, infos, message in (
-        (np.zeros(2, bool), [{}], r"TimeLimit.truncated: an array of shape \(1,\)"),
-        (np.zeros((2, 1), bool), [{}, {}], "done: .* is not allowed; it must"),
+    right = {"obs": observed(number), "done": np.zeros(2, bool), "infos": [{}, {}]}
+    for change, message in (
+        *(({"infos": infos}, "infos: a list of 2 is") for infos in ([{}], {}, None, [{}, None])),
+        ({"done": np.zeros((2, 1), bool)}, "done: .* is not allowed; it must"),
+        ({"obs": (right["obs"], {})}, "obs: a tuple is not allowed; it must be a dictionary"),
     ):
+        obs, done, infos = (right | change).values()
         with pytest.raises(ValueError, match=message):
-            ours.add(observed(number), observed(number), *values, done, infos)
+            ours.add(obs, observed(number), *values, done, infos)
     assert not ours.pos
     with pytest.raises(ValueError, match="no episode is finished; begin to sample"):
         ours.sample(3)
@@ -631,5 +634,7 @@ def test_choices_as_goals_are_judged_as_there(copy_infos):
         np.random.seed(0)  # noqa: NPY002  (theirs draws from it)
         drawn = buffer.sample(64)
         found.append([drawn.rewards, drawn.observations["desired_goal"]])
+    with pytest.raises(ValueError, match="achieved_goal: missing from the observation, which has"):
+        buffer.add({"observation": [[0]]}, after, [[0]], [-1.0], [True], [info])
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
     assert (found[0][0] == 0).any() and (found[0][0] < 0).any()

@@ -8,7 +8,7 @@ For priorities use `replay.her.HindsightReplayBuffer`.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -197,17 +197,19 @@ class HerReplayBuffer:
             ValueError: a shape or type is wrong, or a number is not finite.
         """
         over = truth("done", done, (self.n_envs,))
-        if isinstance(infos, Mapping):
-            raise not_allowed("infos", "a dictionary", "a list of them, one each, is needed")
-        name = "TimeLimit.truncated"
-        cut = truth(name, [bool(info.get(name)) for info in infos], (self.n_envs,))
+        given = [*infos] if isinstance(infos, Iterable) else []
+        if len(given) != self.n_envs or not all(isinstance(info, Mapping) for info in given):
+            raise ValueError(
+                f"infos: a list of {self.n_envs} is needed, a dictionary for each environment"
+            )
+        cut = np.array([bool(info.get("TimeLimit.truncated")) for info in given])
         terminated = over & ~cut if self.handle_timeout_termination else over
         obs, next_obs = self._of_env(obs), self._of_env(next_obs)
         action, shape = np.asarray(action), (self.n_envs, *self.buffer.action_space.shape)
         if action.size != prod(shape):
             raise not_allowed("action", f"shape {action.shape}", f"it must be {shape}")
         action = action.reshape(shape)
-        info: Any = infos if self.copy_info_dict else {}
+        info: Any = given if self.copy_info_dict else {}
         self.buffer.add(obs, action, reward, next_obs, terminated, over, info)
 
     def extend(self, *args: Any) -> None:
@@ -366,8 +368,11 @@ class HerReplayBuffer:
         self.buffer.load(path)
 
     def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Reshape observations of discrete spaces to [env]."""
-        return {**obs, **{key: np.asarray(obs[key]).reshape(-1) for key in self._discrete}}
+        """Reshape observations of discrete spaces to [env]; the buffer checks the rest."""
+        if not isinstance(obs, Mapping):
+            return obs
+        there = [key for key in self._discrete if key in obs]
+        return {**obs, **{key: np.asarray(obs[key]).reshape(-1) for key in there}}
 
     def _out(self, obs: dict[str, Array]) -> dict[str, Array]:
         """Reshape observations of discrete spaces to [sample, 1], as in Stable-Baselines3."""
