@@ -719,9 +719,21 @@ def test_a_long_episode_is_stored_in_pieces_of_which_some_can_always_be_sampled(
                 assert (later >= 0).all() and (later <= size // 2).all()
     assert [str(x.message) for x in told] == [
         f"an episode has {size} steps or more, which is all that this buffer holds of one "
-        f"environment: it is stored in pieces of {size // 2}, and goals come from the same piece; "
-        "a larger size keeps it whole"
+        f"environment: it is stored in pieces of {size // 2}, as are later ones with more, and "
+        "goals come from the same piece; a larger size keeps them whole"
     ]
+
+
+def test_a_cleared_buffer_is_as_a_new_one():
+    """After an episode that it stored in pieces, and kept the infos of."""
+    env = Line()
+    buffer = HindsightReplayBuffer(4, env, fidelity="released", copy_infos=True, strategy="final")
+    with pytest.warns(UserWarning, match="stored in pieces of 2"):
+        play(buffer, env, np.ones((9, 1), np.float32))
+    buffer.clear()
+    assert len(buffer) == 0 and not any(buffer.infos.ravel())
+    play(buffer, env, np.ones((4, 1), np.float32))
+    assert set(buffer.sample(100).obs["desired_goal"].ravel()) == {1, 4}
 
 
 def test_an_episode_that_fills_the_buffer_leaves_nothing_to_sample_while_the_next_is_open():

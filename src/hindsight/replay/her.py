@@ -185,7 +185,7 @@ class HindsightReplayBuffer(FieldBuffer):
     k / (k + 1); see `buffer.Relabelling` for its new goal, reward and termination.  Numbers are
     stored and returned in the types of the environment's spaces.  An episode with more steps than
     the buffer has room for, in each of its environments, is stored in pieces of half of that, with
-    a warning.
+    a warning; so is any later one that is longer than these pieces, until `clear`.
     """
 
     #: What messages call the argument `copy_infos`, and what they advise instead of it.
@@ -467,8 +467,8 @@ class HindsightReplayBuffer(FieldBuffer):
         if ring.longest < longest:
             warnings.warn(
                 f"an episode has {steps:,} steps or more, which is all that this buffer holds of "
-                f"one environment: it is stored in pieces of {ring.longest:,}, and goals come from "
-                "the same piece; a larger size keeps it whole",
+                f"one environment: it is stored in pieces of {ring.longest:,}, as are later ones "
+                "with more, and goals come from the same piece; a larger size keeps them whole",
                 stacklevel=3,
             )
 
@@ -534,6 +534,12 @@ class HindsightReplayBuffer(FieldBuffer):
             for column in (self.row.terminated, self.row.failed):
                 last[which & (ring.elapsed[0] > 0), column] = 1
         ring.end_episodes(which[None])
+
+    def clear(self) -> None:
+        super().clear()
+        self.ring.longest = self.ring.n_slots
+        if self.infos is not None:
+            self.infos[:] = None
 
     def save(self, path: str | Path) -> None:
         """As `FieldBuffer.save`; ValueError if the buffer was made with `copy_infos=True`."""
