@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight.replay.buffer import STEP, Relabelling, ReplayBuffer, RowLayout
+from hindsight.replay.prioritized import PrioritizedReplayBuffer, SumTree
 from hindsight.replay.transitions import Batch
 from hindsight.specs.replay import GOAL_STRATEGIES
 from tests.replay import numbered
@@ -137,11 +138,12 @@ def test_among_a_million_transitions_each_is_as_likely_as_another():
 @pytest.mark.parametrize("name", STEP)
 def test_shapes_that_would_shift_or_spread(name):
     """Too few columns would shift those after them, and sizes of 1 would be broadcast."""
-    buffer = ReplayBuffer(2, 3, 30, numbered.ROW, Relabelling(terminates_on_success=True))
+    row = RowLayout.of(numbered.OBS, numbered.GOAL, numbered.ACTION, has_rest=True)
+    buffer = ReplayBuffer(2, 3, 30, row, Relabelling(terminates_on_success=True))
     flag = torch.zeros(2, 3, dtype=torch.bool)
     step = {"obs": torch.zeros(2, 3, numbered.OBS), "actions": torch.zeros(2, 3, numbered.ACTION)}
     step |= {"rewards": torch.zeros(2, 3), "next_obs": torch.zeros(2, 3, numbered.OBS)}
-    step |= {"terminated": flag, "truncated": flag, "success": flag}
+    step |= {"terminated": flag, "truncated": flag, "success": flag, "rest": torch.zeros(2, 3)}
     buffer.add(**step)
     right = step[name]
     for wrong in (right[..., 0], right[:1], right[:, :1], right[..., :-1], right[..., None]):
@@ -149,3 +151,29 @@ def test_shapes_that_would_shift_or_spread(name):
         with pytest.raises(ValueError, match=message):
             buffer.add(**{**step, name: wrong})
     assert buffer.position == 1
+
+
+@pytest.mark.parametrize("has_rest", [False, True])
+def test_a_rest_is_given_where_rows_have_one(has_rest):
+    """An error leaves the oldest episode where it is."""
+    row = RowLayout.of(3, 1, 1, has_rest)
+    buffer, no = ReplayBuffer(1, 1, 4, row, Relabelling()), torch.zeros(1, 1, dtype=torch.bool)
+    obs, zero = torch.zeros(1, 1, 3), torch.zeros(1, 1)
+    step, rests = (obs, zero, zero, obs, no, ~no, no), [None, zero]
+    for _ in range(4):
+        buffer.add(*step, rests[has_rest])
+    with pytest.raises(ValueError, match="rest: it is needed where the rows have one, and only"):
+        buffer.add(*step, rests[not has_rest])
+    assert buffer.finished() == 4
+
+
+@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
+@pytest.mark.parametrize("size", [65_536, 70_000])
+def test_a_size_that_does_not_fit_counts_all_that_is_taken(kind, size):
+    arrays = dict(vars(buffer := kind(2, 1, size, numbered.ROW, Relabelling())))
+    arrays |= vars(arrays.pop("tree", SumTree(1, 1)))
+    taken = sum(arrays[name].nbytes for name in ("rows", "before", "left", "sums")) / size
+    with pytest.raises(ValueError, match="would take") as error:
+        kind(2, 1, 10**15, buffer.row, buffer.relabelling)
+    said = int(re.search(r"transitions of (\d+) bytes", str(error.value))[1])
+    assert taken - 1 < said < 1.3 * taken

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class NothingToSampleError(ValueError, RuntimeError):
 
 
 #: The parts of a step whose shapes `ReplayBuffer.add` checks.
-STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success")
+STEP = ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "success", "rest")
 
 #: (achieved goals after the actions [run, sample, goal], desired goals, whether the episode ends
 #: there whatever its goal [run, sample]) -> (rewards [run, sample], successes [run, sample])
@@ -176,6 +176,9 @@ class ReplayBuffer:
     All are contiguous, and the system provides their memory as they fill.
     """
 
+    #: Bytes that a transition takes besides its row: `before` and `left`.
+    besides: ClassVar[int] = 8
+
     def __init__(
         self,
         n_runs: int,
@@ -201,8 +204,7 @@ class ReplayBuffer:
         if self.n_slots < 2:
             least = f"it must be at least {2 * n_envs}, two transitions for each environment"
             raise not_allowed(size_name, size, least)
-        # Besides its row, a transition has `before` and `left`.
-        check_memory(size_name, size, n_runs * (4 * row.width + 8))
+        check_memory(size_name, size, n_runs * (4 * row.width + self.besides))
         self.longest = self.n_slots // 2 if longest is None else longest
         self.n_envs, self.row, self.relabelling = n_envs, row, relabelling
         self.discrete_actions, self.device = discrete_actions, torch.device(device)
@@ -230,7 +232,9 @@ class ReplayBuffer:
         self._flat_rows = self.rows.view(-1, self.row.width)
         self._flat_next_achieved = self._flat_rows[:, self.row.next_achieved]
         obs, actions = (part.stop - part.start for part in (self.row.obs, self.row.actions))
-        self._step_shapes = [*2 * [(runs, envs, obs)], (runs, envs, actions), *4 * [(runs, envs)]]
+        singles = 4 + (self.row.rest is not None)
+        wide = [*2 * [(runs, envs, obs)], (runs, envs, actions)]
+        self._step_shapes = [*wide, *singles * [(runs, envs)]]
 
     @property
     def made_with(self) -> dict[str, Any]:
@@ -276,16 +280,19 @@ class ReplayBuffer:
             rest: [run, env], the part of the rewards that no goal explains, if rows have it.
 
         Raises:
-            ValueError: an array has another shape.  Nothing is stored then.
+            ValueError: an array has another shape, or `rest` is missing.  Nothing is stored then.
         """
         if actions.ndim == 2:
             actions = actions[..., None]
         # A narrower observation would shift every column after it.
-        given = obs, next_obs, actions, rewards, terminated, truncated, success
-        for name, tensor, shape in zip(STEP, given, self._step_shapes, strict=True):
+        of_rest = [] if rest is None else [rest]
+        given = obs, next_obs, actions, rewards, terminated, truncated, success, *of_rest
+        if len(given) != len(self._step_shapes):
+            raise ValueError("rest: it is needed where the rows have one, and only there")
+        for name, tensor, shape in zip(STEP, given, self._step_shapes, strict=False):
             if tensor.shape != shape:
                 raise not_allowed(name, f"shape {tuple(tensor.shape)}", f"it must be {shape}")
-        ends = [rewards, terminated, terminated & ~success, *([] if rest is None else [rest])]
+        ends = [rewards, terminated, terminated & ~success, *of_rest]
         row = torch.cat([obs, next_obs, actions, torch.stack(ends, dim=-1)], dim=-1)
         self.add_rows(row[:, :, None], (terminated | truncated).cpu().numpy())
 

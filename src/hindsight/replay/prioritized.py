@@ -111,6 +111,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     New transitions get the largest priority so far (Algorithm 1, line 6).
     """
 
+    besides = ReplayBuffer.besides + 32  # up to four numbers of the tree
+
     def __init__(
         self, *arguments: Any, alpha: float = 0.6, eps: float = 1e-6, **options: Any
     ) -> None:
