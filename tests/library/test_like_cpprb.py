@@ -317,6 +317,8 @@ def test_invalid_steps_and_goals():
         with pytest.raises(ValueError, match=message):
             buffer.on_episode_end(goal)
     assert buffer.ring.elapsed.item() == 19 and buffer.get_stored_size() == 0
+    with pytest.raises(ValueError, match=r"nothing to sample: call on_episode_end\(goal\) first"):
+        buffer.sample(4)
     with pytest.raises(ValueError, match="there are no priorities"):
         buffer.get_max_priority()
 

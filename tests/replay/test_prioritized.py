@@ -188,6 +188,11 @@ def test_errors_leave_the_priorities_as_they_were():
     for index, errors, message in (
         ([[0, 1]], [[1.0]], "priorities: shape"),
         ([[0, 1]], [[1.0, np.nan]], "priorities: nan is not allowed; every number must be finite"),
+        (
+            [[0, 1]],
+            [[1.0, 1j]],
+            "priorities: a complex number is not allowed; every number must be",
+        ),
         ([[0, 100]], [[1.0, 1.0]], "indexes: each row must hold indexes"),
         ([[-1]], [[1.0]], "indexes: each row must hold indexes"),
     ):

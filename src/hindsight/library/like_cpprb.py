@@ -15,7 +15,14 @@ import numpy as np
 import torch
 
 from hindsight.relabel import goals
-from hindsight.replay.buffer import Index, Relabelling, RowLayout, check_choice, count_of
+from hindsight.replay.buffer import (
+    Index,
+    NothingToSampleError,
+    Relabelling,
+    RowLayout,
+    check_choice,
+    count_of,
+)
 from hindsight.replay.fields import (
     FLOAT,
     Array,
@@ -292,6 +299,10 @@ class HindsightReplayBuffer(FieldBuffer):
         Raises:
             ValueError: no episode is finished yet, or `batch_size` or `beta` is invalid.
         """
+        if not len(self):
+            raise NothingToSampleError(
+                "there is nothing to sample: call on_episode_end(goal) first"
+            )
         rows, weights, indexes = self._drawn(batch_size, beta)
         batch = self._named(rows)
         if weights is not None:

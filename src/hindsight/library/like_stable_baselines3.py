@@ -9,6 +9,7 @@ For priorities use `replay.her.HindsightReplayBuffer`.
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,7 +109,8 @@ class HerReplayBuffer:
         """
         for name in former:
             if name not in FORMER:
-                raise TypeError(f"{name} is no argument of HerReplayBuffer{guess(name, FORMER)}")
+                names = [*FORMER, *signature(HerReplayBuffer).parameters]
+                raise TypeError(f"{name} is no argument of HerReplayBuffer{guess(name, names)}")
             warnings.warn(f"{name} has no effect: {FORMER[name]}", stacklevel=2)
         if optimize_memory_usage:
             why = "this buffer always stores both observations"

@@ -150,10 +150,13 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         A slot that no longer holds a finished transition is ignored; if another finished transition
         has taken it, that one gets the priority.
 
-        ValueError if the shapes differ, an index is of another run, or an error is not finite.
+        ValueError if the shapes differ, an index is of another run, or an error is not a finite
+        real number.
 
         index, td_errors: [run, sample], as sampled; errors of either sign.
         """
+        if np.iscomplexobj(td_errors):
+            raise not_allowed("priorities", "a complex number", "every number must be real")
         index, errors = np.asarray(index), np.asarray(td_errors, np.float64)
         if errors.shape != index.shape or len(index) != len(self.largest):
             wanted = f"it must be that of the indexes, {index.shape}, with one row per run"
