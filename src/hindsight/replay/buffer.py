@@ -528,7 +528,7 @@ class ReplayBuffer:
     def _make_room(self, steps: int) -> None:
         """Drop the episodes whose slots the next `steps` steps will overwrite."""
         first = self.position + steps - self.n_slots  # the first step that remains
-        while first > 0 and (taken := self.oldest < first).any():
+        while first > 0 and some(taken := self.oldest < first):
             for run, env in zip(*taken.nonzero(), strict=True):
                 begin = int(self.oldest[run, env])
                 self.oldest[run, env] += self.left[run, env, begin % self.n_slots]

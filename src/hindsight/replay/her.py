@@ -443,9 +443,11 @@ class HindsightReplayBuffer(FieldBuffer):
         rows = self._written(shape, values).reshape(ring.n_envs, -1, width)
         kept = None if self.infos is None else _one_each(infos, shape)
         begins, first = ring.elapsed[0] == 0, rows[:, 0]
-        jumps = ~(begins | self._follows(first, self._state))
+        jumps = ~begins
         if some(jumps):
-            moved = [key for key in self._state if not np.all(begins | self._follows(first, [key]))]
+            jumps &= ~self._follows(first, self._state)
+        if some(jumps):
+            moved = [key for key in self._state if some(jumps & ~self._follows(first, [key]))]
             if any(np.shares_memory(obs[key], next_obs[key]) for key in moved):
                 raise ValueError(f"obs: shares its memory with next_obs: {OVERWRITTEN}")
             warnings.warn(JUMPED if self.cuts_jumps else DIFFERS, stacklevel=3)
@@ -477,16 +479,18 @@ class HindsightReplayBuffer(FieldBuffer):
         there = [key for key in self._keys if all(key in (info or {}) for info in infos)]
         return {key: [info[key] for info in infos] for key in there}
 
-    def _follows(self, rows: Rows, keys: Iterable[str]) -> NDArray[np.bool_] | bool:
+    def _follows(self, rows: Rows, keys: Iterable[str]) -> NDArray[np.bool_]:
         """Which steps [env, width] begin, in these parts, where the last ones led to, [env]."""
         ring = self.ring
         last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]
-        columns = (self._columns[key] for key in keys)
-        pairs = [(rows[:, now], last[:, then]) for now, then in columns]
-        if all(now.tobytes() == then.tobytes() for now, then in pairs):  # as nearly always
-            return True
-        same = [(now.view(np.int32) == then.view(np.int32)).all(1) for now, then in pairs]
-        follows: NDArray[np.bool_] = np.all(same, axis=0)
+        follows = np.ones(ring.n_envs, bool)
+        for key in keys:
+            here, there = self._columns[key]
+            now, then = rows[:, here], last[:, there]
+            if now.tobytes() != then.tobytes():  # rare in all parts
+                follows &= (now.view(np.int32) == then.view(np.int32)).all(1)
+                if not some(follows):
+                    break
         return follows
 
     def sample(self, batch_size: int, beta: float = 0.4) -> Sample:
