@@ -437,19 +437,26 @@ class Bonus(Hovering):
 
 
 class Metres(Hovering):
-    """Positions on a map whose origin is far away."""
+    """Positions on a map whose origin is far away, from starts that are `spread`.
 
-    def __init__(self, origin: float = 0.0) -> None:
+    `steps`: how far a step leads in each direction.
+    """
+
+    def __init__(self, origin: float = 0.0, spread: float = 0.0, steps: Any = 1.0) -> None:
         super().__init__()
-        self.origin = origin
+        self.middle, self.spread, self.steps = origin, spread, np.array(steps)
         far = Box(-1e7, 1e7, (2,), np.float64)
         parts = {"achieved_goal": far, "desired_goal": far}
         self.observation_space = Dict({**self.observation_space.spaces, **parts})
 
+    def hold(self, goal: np.ndarray) -> None:
+        self.origin = self.middle + self.spread * self.np_random.uniform(-1, 1, 2)
+        super().hold(goal)
+
     def obs(self) -> dict[str, Any]:
         goals = {"achieved_goal": self.place, "desired_goal": self.goal_now().astype(float)}
         seen = {"observation": self.place.astype(np.float32)}
-        return seen | {key: place + self.origin for key, place in goals.items()}
+        return seen | {key: self.steps * x + self.origin for key, x in goals.items()}
 
 
 class Fee(Hovering):
@@ -506,7 +513,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Marked-v0", {"ends": True}, "changes the environment: steps went otherwise after"),
     ("OwnGoal-v0", {}, "did not depend on its argument desired_goal, but on the"),
     ("Scaled-v0", {}, r"its steps pay 0\.1 times what compute_reward returns"),
-    ("Metres-v0", {"origin": 5.4e6}, "float32, in which they are stored, rounds them by up to"),
+    ("Metres-v0", {"origin": 5.4e6}, "float32, in which goals are stored, rounds it by up to"),
+    ("Metres-v0", {"origin": 5.4e6, "spread": 100.0}, "changes by at most 0.0[0-9]* within a step"),
+    ("Metres-v0", {"origin": 5.4e6, "steps": [1, 300]}, "changes by at most 0.0[0-9]* within"),
 ]
 
 
@@ -560,7 +569,9 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
 
 
 def test_goals_of_doubles_that_float32_keeps_apart_are_taken():
-    assert hovering("Metres-v0", origin=1000.0).facts.goal.dtype == np.float64
+    """Also of a number that only trembles, as the height of an object that nobody touches."""
+    for kwargs in ({"origin": 1000.0}, {"origin": 1.3, "steps": [1, 1e-8]}):
+        assert hovering("Metres-v0", **kwargs).facts.goal.dtype == np.float64
 
 
 # -- success at any step ---------------------------------------------------------------------------

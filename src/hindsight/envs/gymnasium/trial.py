@@ -59,6 +59,9 @@ class Evidence:
     starts: list[tuple[Array, Array]] = field(default_factory=list)
     #: First steps, and the same ones with the goal moved.
     moved: list[tuple[Tried, Tried]] = field(default_factory=list)
+    #: The largest change of each number of the achieved goal in a step, and its rounding to float32.
+    change: Array = field(default_factory=lambda: np.zeros(1))
+    rounding: Array = field(default_factory=lambda: np.zeros(1))
     terminates: bool = False  # an episode was terminated, by whatever
     moves_on: bool = False  # an episode went on after a success, with another goal
     in_time: bool = True
@@ -174,6 +177,9 @@ def tried(
     try:
         for number, obs, result in driven(env, STEPS):
             pursued = np.array(obs["desired_goal"])
+            before, after = (np.array(x["achieved_goal"], float).ravel() for x in (obs, result[0]))
+            found.change = np.maximum(found.change, np.abs(after - before))
+            found.rounding = np.maximum(found.rounding, np.abs(after - after.astype(np.float32)))
             step = note(pursued, result)
             ask(number, obs, result)
             was_success &= number > 1
