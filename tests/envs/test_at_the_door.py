@@ -840,11 +840,11 @@ class Plain(gym.Env[Any, Any]):
         return self.obs(), 7.0, bool(abs(self.place).max() > 2), False, {"other": 1}
 
 
-def with_goals(**how: Any) -> GoalEnvironment:
+def with_goals(of: type[Plain] = Plain, /, **how: Any) -> GoalEnvironment:
     how.setdefault("tolerance", 0.15)
     how.setdefault("seed", lambda env, seed: np.random.seed(seed))  # noqa: NPY002
     return GoalEnvironment(
-        Plain(), lambda env, obs, info: obs["place"], lambda env, obs, info: info["goal"], **how
+        of(), lambda env, obs, info: obs["place"], lambda env, obs, info: info["goal"], **how
     )
 
 
@@ -869,6 +869,28 @@ def test_an_environment_without_goals_is_given_some():
     each = with_goals(tolerance=[0.05, 0.3], terminates=False)
     assert each.compute_reward(goals, np.zeros((3, 2)), {}).tolist() == [0, -1, -1]
     assert not each.compute_terminated(goals, np.zeros((3, 2)), {}).any()
+
+
+class Strict(Plain):
+    """Its own goals need to be reached more closely."""
+
+    def _is_success(self, achieved: Any, desired: Any) -> Any:
+        return np.linalg.norm(np.asarray(achieved) - desired, axis=-1) < 0.01
+
+
+@pytest.mark.parametrize("own", [Plain, Strict])
+def test_a_tolerance_counts_for_relabelled_goals_where_goals_end_no_episode(own):
+    def dense(achieved: Any, desired: Any) -> Any:
+        return -np.abs(achieved - desired).sum(1)
+
+    model = SAC(
+        partial(with_goals, own, reward=dense, terminates=False),
+        max_episode_steps=30, seeds=1, workers=0,
+    )  # fmt: skip
+    goals = np.array([[0, 0], [0.1, 0.1], [0.2, 0]])
+    facts = model.spec.environment.facts
+    assert facts.outcome(goals, np.zeros((3, 2)))[1].tolist() == [True, True, False]
+    assert not facts.terminates_on_success
 
 
 def test_a_reward_of_one_s_own_counts_as_success_where_it_is_best():

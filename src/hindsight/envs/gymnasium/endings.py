@@ -61,7 +61,9 @@ def tests_of(
 
 def _success_of(env: gym.Env[Any, Any], part: str, key: str) -> Callable[..., Any] | None:
     """The success test `key` of an environment or its part, with the info as an argument."""
-    function = getattr(getattr(env.unwrapped, part, None) if part else env.unwrapped, key, None)
+    function = method_of(env, key)
+    if part:
+        function = getattr(getattr(env.unwrapped, part, None), key, None)
     if not callable(function):
         return None
     return lambda achieved, desired, info: function(achieved, desired)

@@ -101,7 +101,7 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         self._info |= info or {}
         seen = self._observe(obs)
         goals = seen["achieved_goal"], seen["desired_goal"]
-        success = bool(self._is_achieved(*goals))
+        success = bool(self._is_success(*goals))
         over = bool(terminated) or (success and self._terminates)
         reward = float(np.asarray(self.compute_reward(*goals, info)))
         return seen, reward, over, truncated, {**(info or {}), "is_success": success}
@@ -110,7 +110,7 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         """Rewards [...] for goals [..., *goal]."""
         goals = np.asarray(achieved_goal, float), np.asarray(desired_goal, float)
         if self._reward is None:
-            return np.where(self._is_achieved(*goals), 0.0, -1.0)
+            return np.where(self._is_success(*goals), 0.0, -1.0)
         rows = [x.reshape(-1, *self._shape) for x in goals]
         found, n = np.asarray(self._reward(*rows)), len(rows[0])
         if found.size != n:
@@ -124,9 +124,9 @@ class GoalEnvironment(gym.Wrapper[Any, Any, Any, Any]):
         self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any
     ) -> Any:
         """Whether these goals [..., *goal] end the episode, [...]."""
-        return self._is_achieved(achieved_goal, desired_goal) & self._terminates
+        return self._is_success(achieved_goal, desired_goal) & self._terminates
 
-    def _is_achieved(self, achieved: ArrayLike, desired: ArrayLike) -> Any:
+    def _is_success(self, achieved: ArrayLike, desired: ArrayLike) -> Any:
         """Whether goals [..., *goal] are achieved, [...]."""
         if self._tolerance is None:
             best = self.compute_reward(desired, desired, {})
