@@ -273,6 +273,15 @@ def test_an_environment_of_which_only_one_can_exist_trains_one_run(port, capsys)
     assert "Traceback" not in str(caught.value)
 
 
+def test_a_method_is_called_once_in_the_only_instance_and_ends_no_episode(port):
+    made = small("Simulator-v0", env_kwargs={"port": port}, log_interval=5)
+    counts = []
+    model = made.learn(60, callback=lambda model: counts.extend(model.call("count")[0]))
+    assert counts == [*range(1, 13)]
+    assert model.curves().query("phase == 'train'").episodes.max() == 5
+    assert assert_chained(model) == 0
+
+
 def test_the_user_s_own_instance_may_be_the_only_one(port, capsys):
     with closing(gymnasium.make("Simulator-v0", port=port)) as mine:
         model = small(mine).learn(60)
@@ -340,6 +349,9 @@ def test_a_method_that_is_missing_or_fails_is_one_sentence(workers):
     model.learn(30)
     again = small("Level-v0", n_envs=2, workers=workers)
     assert len(again.call("_obs")[0]) == 2, "a method may need an episode"
+    with pytest.raises(EnvironmentFailure, match="there is no such level"):
+        again.call("set_level", -1)
+    again.learn(30)  # in new environments, in which the method is called again
     with pytest.raises(SpecError, match="PointReach-v0 has no methods to call"):
         SAC("PointReach-v0", seeds=1).call("set_level", 2)
 

@@ -87,6 +87,12 @@ class Simulator(Corridor):
         super().__init__(**kwargs)
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", port))
+        self.counted = 0
+
+    def count(self) -> int:
+        """How often it has been called."""
+        self.counted += 1
+        return self.counted
 
     def close(self) -> None:
         self.socket.close()

@@ -65,6 +65,8 @@ class GoalEnvironments(Environment):
         self._lost = torch.zeros(self._rows.shape, dtype=torch.bool)
         self.rewind()
         only = self.pool.only
+        #: Whether it plays in training's instance.
+        self._is_guest = evaluation and only is not None
         self.parallel_episodes = spec.parallel_episodes if only is None else 1
         if only is not None and not evaluation:
             print(f"{only.why}: evaluations end its open episode", file=sys.stderr)
@@ -141,12 +143,12 @@ class GoalEnvironments(Environment):
     def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         if not self.facts.instance.has_wrapper_attr(name):
             raise SpecError(f"{self.spec.called} has no method {name!r}")
-        self._go_on()
-        call, only = (name, tuple(arguments), dict(options)), self.pool.only
-        if self.evaluation and only is not None:  # where it has been called for training
+        if self._is_guest:  # where it has been called for training
             return []
-        if only is None and not self._asks_its_own:  # other models ask the process's instance
-            self._ask_its_own()
+        self._go_on()
+        call = name, tuple(arguments), dict(options)
+        if self.pool.only is None and not self._asks_its_own:
+            self._ask_its_own()  # as other models ask the process's instance
             self.pool.ask(self.facts)
         found = self.pool.do("call", *call)
         if self._asks_its_own:

@@ -141,8 +141,10 @@ class Instances:
             if isinstance(env, TheOnlyOne) and len(self.slots) > 1:
                 raise ValueError(f"{env.why}, so it trains one run: set seeds and n_envs to 1")
             self._watches[i] = self.facts.watch(env)
-            for call in self.calls:
-                self._call(i, *call)
+            if self.calls and not isinstance(env, TheOnlyOne):  # in which they have been called
+                env.reset(seed=0)  # a method may need it
+                for call in self.calls:
+                    self._call(i, *call)
         there, elapsed = row["obs"].copy(), int(row["elapsed"])
         self._begin(i)
         if elapsed and not (self._replayed(i, elapsed) and np.array_equal(row["obs"], there)):
