@@ -4,6 +4,7 @@ import json
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import gymnasium as gym
 import pytest
@@ -79,6 +80,43 @@ def test_every_imported_module_counts(folder, name, counts):
     assert (digest() != before) is counts
     path.write_text(text)
     assert digest() == before != ""
+
+
+SCRIPT = """
+from functools import partial
+from hindsight import GoalEnvironment
+from paying import scale
+from tests.envs.corridor import Corridor
+class Mine(Corridor):
+    def step(self, action):
+        return super().step(0.5 * action)
+class Goal(GoalEnvironment):
+    def __init__(self):
+        super().__init__(Mine(), len, len, tolerance=1)
+def mine():
+    return Mine()
+steps = 300
+"""
+
+
+@pytest.mark.parametrize(
+    "entry", ["Mine", "Goal", "mine", "'__main__:mine'", "partial(mine)", "lambda: mine()"]
+)
+def test_what_a_script_defines_and_imports_counts(folder, entry, monkeypatch):
+    def digest(text: str) -> str:
+        (folder / "script.py").write_text(text)
+        main = ModuleType("__main__")
+        main.__file__ = str(folder / "script.py")
+        monkeypatch.setitem(sys.modules, "__main__", main)
+        exec(text, vars(main))
+        forget(own_code)
+        return digest_of("Mine-v0", eval(entry, vars(main)))
+
+    before = digest(SCRIPT)
+    assert digest(SCRIPT.replace("steps = 300", "steps = 400  # words")) == before
+    assert digest(SCRIPT.replace("0.5", "0.6")) != before
+    (folder / "paying.py").write_text("def scale():\n    return 0.5\n")
+    assert digest(SCRIPT) != before
 
 
 def test_an_edit_retrains_and_package_versions_are_recorded(folder):

@@ -1,8 +1,9 @@
 """Digest of the source of a user's own environment, which is part of its cells' fingerprint.
 
 It covers the module of the environment's class, the module that registers it, and everything they
-import outside `site-packages` and the standard library.  The versions of installed packages are
-recorded with the results instead.  Dynamic imports and data files are not found.
+import outside `site-packages` and the standard library.  Of the running script, its classes and
+functions count.  The versions of installed packages are recorded with the results instead.  Dynamic
+imports and data files are not found.
 """
 
 import ast
@@ -12,7 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
@@ -29,6 +30,8 @@ WIDE = {"PIL", "gymnasium", "jax", "matplotlib", "mujoco", "numpy", "pandas", "s
 IDLE = {"Farama-Notifications", "hindsight-rl", "typing_extensions"}
 #: Folders of installed packages, and the standard library's.
 INSTALLED = {"site-packages", "dist-packages"}
+#: Parts of the running script that count.
+DEFINES = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 
 
@@ -39,9 +42,10 @@ def digest_of(name: str, entry_point: Any) -> str:
         name: the environment's id, `module:Name-v0` if importing `module` registers it.
         entry_point: gymnasium's entry point, `module:class` or a callable.
     """
-    digests = {_digest(path) for path in _files(name, entry_point)}
-    if getattr(entry_point, "__module__", None) == "__main__":
-        digests.update(_typed(entry_point))
+    files = _files(name, entry_point)
+    digests = {_digest(path, module) for path, module in files.items()}
+    if "__main__" not in files.values():
+        digests.update(_typed(_made_by(entry_point)))
     return hashlib.sha256(b"".join(sorted(digests))).hexdigest() if digests else ""
 
 
@@ -63,8 +67,13 @@ def import_own(name: str, entry_point: Any) -> None:
 
 
 def changed_since_noted(name: str, entry_point: Any) -> list[Path]:
-    """The environment's own source files that are no longer as when they were noted."""
-    return sorted(path for path in _files(name, entry_point) if _as_noted(path) != stamp(path))
+    """The environment's own source files that are no longer as when they were noted.
+
+    But for the running script, which Python has read as a whole.
+    """
+    files = _files(name, entry_point).items()
+    modules = [path for path, module in files if module != "__main__"]
+    return sorted(path for path in modules if _as_noted(path) != stamp(path))
 
 
 _as_noted = cache(stamp)  # what the first call found
@@ -102,8 +111,13 @@ def _roots(name: str, entry_point: Any) -> Iterator[str]:
         yield module
     if isinstance(entry_point, str):
         yield entry_point.partition(":")[0]
-    elif module := getattr(entry_point, "__module__", ""):
+    elif module := getattr(_made_by(entry_point), "__module__", ""):
         yield module
+
+
+def _made_by(entry_point: Any) -> Any:
+    """The class or function that makes an environment."""
+    return entry_point.func if isinstance(entry_point, partial) else entry_point
 
 
 def _files(name: str, entry_point: Any) -> dict[Path, str]:
@@ -113,7 +127,7 @@ def _files(name: str, entry_point: Any) -> dict[Path, str]:
     seen = set[str]()
     while todo:
         module = todo.pop()
-        if module in seen or module == "__main__":  # only the class counts: see _typed
+        if module in seen:
             continue
         seen.add(module)
         for path, inner in _places(module):
@@ -137,6 +151,10 @@ def _places(module: str) -> Iterator[tuple[Path, str]]:
 
     Trailing parts that are not modules, such as a class, are ignored.
     """
+    if module == "__main__":
+        script = getattr(sys.modules[module], "__file__", None)
+        yield from [(Path(script), module)] if script else []
+        return
     name, folders = "", None
     for part in module.split("."):
         name = f"{name}.{part}" if name else part
@@ -163,8 +181,10 @@ def _tree(path: Path) -> ast.Module | None:
 
 
 @cache
-def _digest(path: Path) -> bytes:
+def _digest(path: Path, module: str) -> bytes:
     tree = _tree(path)
+    if tree is not None and module == "__main__":  # whatever else the script does
+        tree = ast.Module([x for x in ast.walk(tree) if isinstance(x, DEFINES)], [])
     data = path.read_bytes() if tree is None else dump(tree).encode()
     return hashlib.sha256(data).digest()
 
@@ -172,6 +192,8 @@ def _digest(path: Path) -> bytes:
 def _imported(path: Path, module: str) -> Iterator[str]:
     """Full names of the modules, or of objects in modules, that a file imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    if module == "__main__":
+        package = sys.modules[module].__package__ or ""
     lines = list[ast.stmt]()
     for line in (_tree(path) or ast.Module([], [])).body:
         lines += line.orelse if _is_idle(line) else [line]
@@ -193,7 +215,7 @@ def _is_idle(line: ast.stmt) -> TypeGuard[ast.If]:
 
 
 def _typed(entry_point: Any) -> Iterator[bytes]:
-    """Digests of a class, or of its bases, that the running script defines."""
+    """Digests of a class, or of its bases, that a notebook defines."""
     for kind in inspect.getmro(entry_point) if inspect.isclass(entry_point) else (entry_point,):
         if getattr(kind, "__module__", None) == "__main__":
             with suppress(OSError, TypeError):  # entered at a prompt

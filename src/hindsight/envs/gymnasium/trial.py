@@ -59,7 +59,7 @@ class Evidence:
     starts: list[tuple[Array, Array]] = field(default_factory=list)
     #: First steps, and the same ones with the goal moved.
     moved: list[tuple[Tried, Tried]] = field(default_factory=list)
-    #: The largest change of each number of the achieved goal in a step, and its rounding to float32.
+    #: The most by which a step changes each number of the achieved goal, and float32 rounds it.
     change: Array = field(default_factory=lambda: np.zeros(1))
     rounding: Array = field(default_factory=lambda: np.zeros(1))
     terminates: bool = False  # an episode was terminated, by whatever
