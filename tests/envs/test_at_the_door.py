@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict
+from gymnasium.wrappers import TimeLimit
 
 from hindsight import SAC, GoalEnvironment, load
 from hindsight.envs.goal_environments import GoalEnvironments
@@ -506,6 +507,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("BrokenForever-v0", {"how": "old"}, "reset must return two values"),
     ("BrokenForever-v0", {"how": "four"}, "step must return five values: observation, reward, ter"),
     ("BrokenForever-v0", {"how": "late"}, "failed after step 5 of a trial episode: ZeroDiv"),
+    ("Unbounded-v0", {}, "actions must have bounds"),
+    ("Stubborn-v0", {}, "Stubborn-v0: a reset within an episode failed: RuntimeError: finish"),
     ("Masked-v0", {}, r"desired_goal is not finite: .*nan.*add zeros and ones"),
     ("Gripper-v0", {}, f"{OWN}part of achieved_goal and desired_goal"),
     ("Curriculum-v0", {}, f"{OWN}part of achieved_goal and desired_goal"),
@@ -733,8 +736,41 @@ class Sluggish(Still):
     sleep = 0.05
 
 
+class Stubborn(Still):
+    """Must not be reset within an episode."""
+
+    t = 50
+
+    def reset(self, **options: Any) -> Any:
+        if self.t != 50:
+            raise RuntimeError("finish the episode")
+        return super().reset(**options)
+
+
+class Unbounded(Still):
+    """Checks its actions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = Box(-np.inf, np.inf, (2,), np.float32)
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        return super().step(action)
+
+
+gym.register("Stubborn-v0", Stubborn, max_episode_steps=50)
+gym.register("Unbounded-v0", Unbounded)
+gym.register("Limited-v0", lambda steps: TimeLimit(Still(), steps))
 gym.register("Still-v0", Still)
 gym.register("Sluggish-v0", Sluggish, kwargs={"held": "closure"})
+
+
+def test_a_limit_within_what_a_function_makes_is_found_without_a_trial(capsys):
+    spec = hovering("Limited-v0", steps=20_000)
+    assert spec.step_limit == 20_000 and "looking for" not in capsys.readouterr().err
+    with pytest.raises(SpecError, match="has a step limit of 2,000,000, and nothing can be learn"):
+        hovering("Limited-v0", steps=2_000_000)
 
 
 def test_the_neutral_action_shows_a_limit_that_random_ones_do_not():

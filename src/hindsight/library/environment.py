@@ -11,14 +11,13 @@ from itertools import count
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.wrappers import TimeLimit
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.wrapper import GoalEnv
 from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
-from hindsight.specs.gymnasium import NAMESPACE, keep
+from hindsight.specs.gymnasium import NAMESPACE, keep, limit_of
 
 #: A gymnasium id, a function that creates an environment, or an environment.
 Given = str | Callable[..., gym.Env[Any, Any]] | gym.Env[Any, Any]
@@ -87,7 +86,7 @@ def _of_instance(
     env: gym.Env[Any, Any],
 ) -> tuple[str | Callable[[], gym.Env[Any, Any]], dict[str, Any], int | None]:
     """Return an id or a function that recreates an instance, its arguments and its step limit."""
-    spec, limit = env.spec, _limit_of(env)
+    spec, limit = env.spec, limit_of(env)
     if spec is not None and not spec.additional_wrappers and spec.id in gym.registry:
         kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
         if isinstance(env.unwrapped, GoalEnv):
@@ -115,16 +114,6 @@ def _of_instance(
     return lambda: copy.deepcopy(own), {}, limit
 
 
-def _limit_of(env: gym.Env[Any, Any]) -> int | None:
-    """Steps after which `gymnasium.make` or a TimeLimit truncates episodes; None: never."""
-    limits = [] if env.spec is None else [env.spec.max_episode_steps]
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, TimeLimit):
-            limits.append(env._max_episode_steps)
-        env = env.env
-    return min((limit for limit in limits if limit is not None), default=None)
-
-
 def _read_back(values: dict[str, Any]) -> Any:
     """Return what a file would return of these values; None if it cannot hold them."""
     try:
@@ -150,7 +139,7 @@ def _of_function(
         raise EnvironmentFailure.of(f"env: {make!r} failed", error) from error
     if not isinstance(made, gym.Env):
         raise SpecError(f"env: {make!r} returned {type(made).__name__}, not an environment")
-    limit = _limit_of(made)
+    limit = limit_of(made)
     if limit is not None and wanted is not None and wanted > limit:
         raise SpecError(
             f"max_episode_steps: {wanted} has no effect, because the environment itself ends "

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, Self
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Space, flatdim
+from gymnasium.wrappers import TimeLimit
 from pydantic import Field, model_validator
 
 from hindsight import specs
@@ -30,7 +31,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.own_code import digest_of, note
 from hindsight.specs.robots import cache_joint_addresses
-from hindsight.specs.spaces import Actions, action_choices, policy_inputs
+from hindsight.specs.spaces import Actions, action_choices, policy_inputs, policy_outputs
 
 #: Namespace of the ids under which objects given as environments are registered in a process.
 NAMESPACE = "given"
@@ -139,10 +140,13 @@ class GymnasiumSpec(EnvironmentSpec):
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called):
                 env = self.make()
-                found, seen = specs.trials().own_step_limit(env, self.called), env.observation_space
+                seen = env.observation_space
+                policy_outputs(self.called, env.action_space)
+                limit = limit_of(env) or specs.trials().own_step_limit(env, self.called)
                 keep(self.id, self.kwargs, getattr(env, "env", env), closes=True)
-            object.__setattr__(self, "max_episode_steps", found or SOME_LIMIT)
-            missing = [] if found else [
+            if (limit or 0) <= MOST:
+                object.__setattr__(self, "max_episode_steps", limit or SOME_LIMIT)
+            missing = [] if limit else [
                 f"{self.called} has no step limit that is always the same, as far as a trial "
                 f"could tell: set one, such as max_episode_steps={SOME_LIMIT}, or wrap it in "
                 "gymnasium.wrappers.TimeLimit"
@@ -225,7 +229,7 @@ class GymnasiumSpec(EnvironmentSpec):
     def notes(self) -> tuple[str, ...]:
         """Notes for the user to read before training, one sentence each."""
         found = "max_episode_steps" not in self.model_fields_set and self.max_episode_steps
-        limit = f"{self.called}: its episodes are cut after {found} steps, as a trial found"
+        limit = f"{self.called}: its episodes are cut after {found} steps, by its own limit"
         return (*self.facts.notes, *([limit] if found else []))
 
     @property
@@ -282,6 +286,16 @@ class GymnasiumSpec(EnvironmentSpec):
         cache_joint_addresses(env)
         env.close = partial(_close, env.close)  # type: ignore[method-assign]
         return env
+
+
+def limit_of(env: gym.Env[Any, Any]) -> int | None:
+    """Steps after which `gymnasium.make` or a TimeLimit truncates episodes; None: never."""
+    limits = [] if env.spec is None else [env.spec.max_episode_steps]
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def keep(name: str, kwargs: Mapping[str, Any], env: gym.Env[Any, Any], closes: bool) -> None:

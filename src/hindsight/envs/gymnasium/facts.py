@@ -262,7 +262,12 @@ def _first_step(name: str, env: gym.Env[Any, Any]) -> FirstStep:
     for method, seen in (("reset", obs), ("step", next_obs)):
         _must_be_whole(f"{name}: the observation of its first {method}", seen, spaces)
     row = finite_row(obs, spaces, name)
-    again = finite_row(env.reset(seed=0)[0], spaces, name)
+    try:
+        again = finite_row(env.reset(seed=0)[0], spaces, name)
+    except SpecError:
+        raise
+    except Exception as error:
+        raise EnvironmentFailure.of(f"{name}: a reset within an episode failed", error) from error
     achieved, desired = (
         np.asarray(seen[key], goal.dtype).reshape(goal.shape or ())
         for seen, key in ((next_obs, "achieved_goal"), (obs, "desired_goal"))
