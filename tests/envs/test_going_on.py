@@ -352,6 +352,8 @@ def test_a_method_that_is_missing_or_fails_is_one_sentence(workers):
     with pytest.raises(EnvironmentFailure, match="there is no such level"):
         again.call("set_level", -1)
     again.learn(30)  # in new environments, in which the method is called again
+    found = again.call("set_wrapper_attr", "rule", lambda: 0)
+    assert found == [[True, True]], "an argument may be what pickle cannot send"
     with pytest.raises(SpecError, match="PointReach-v0 has no methods to call"):
         SAC("PointReach-v0", seeds=1).call("set_level", 2)
 
@@ -375,7 +377,7 @@ def test_a_reward_that_changes_its_arguments_changes_nothing_else():
     assert torch.equal(plain._rows["last"], in_place._rows["last"])
 
 
-def test_an_absurd_step_limit_is_refused_and_a_long_one_takes_little_memory(monkeypatch):
+def test_an_absurd_step_limit_is_refused_and_a_long_one_takes_little_memory(monkeypatch, capsys):
     with pytest.raises(SpecError, match="a step limit of 1,000,000,000, and"):
         small("Unlimited-v0")
     assert small("Unlimited-v0", max_episode_steps=12).learn(30).num_timesteps == 30
@@ -392,3 +394,4 @@ def test_an_absurd_step_limit_is_refused_and_a_long_one_takes_little_memory(monk
     assert env.elapsed.item() == 8
     short.load_state_dict(env.state_dict())
     assert short.elapsed.item() == 0 and short.begin_lost().tolist() == [[True]]
+    assert "another state" not in capsys.readouterr().err, "nothing was repeated"

@@ -218,8 +218,8 @@ class GoalEnvironments(Environment):
         if more := int((self._lost & ~lost).sum()):
             print(
                 f"{self.spec.called}: new episodes begin in {more} of "
-                f"{index.size} environments, as the open ones cannot be continued: after a reset "
-                "with the same seed, the same actions led to another state",
+                f"{index.size} environments, as a reset with the same seed and the same actions "
+                "could not restore the open ones",
                 file=sys.stderr,
             )
         self._show()

@@ -23,6 +23,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped]
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
@@ -314,13 +315,14 @@ class Pool:
 
     def do(self, what: str, *arguments: Any) -> dict[int, Any]:
         """Execute a command for all environments, see `Instances.do`; an error ends the pool."""
+        message = b"" if self._here is not None else cloudpickle.dumps((what, *arguments))
         try:
             if self._here is not None:
                 with others_code(self.spec.called):
                     return self._here.do(what, *arguments)
             with awaited(self.spec.called):
                 for connection in self._connections:
-                    connection.send((what, *arguments))
+                    connection.send_bytes(message)
                 answers = [connection.recv() for connection in self._connections]
         except (EOFError, ConnectionError) as error:
             raise self._died() from error
