@@ -429,6 +429,22 @@ class Near(Hovering):
         return -np.linalg.norm(np.asarray(achieved) - desired, axis=-1)
 
 
+class Exact(Near):
+    """Pays by places in doubles, of which it shows float32; each step costs a fee."""
+
+    def __init__(self, origin: float = 0.0, fee: float = 0.0) -> None:
+        super().__init__()
+        self.origin, self.fee = origin, fee
+
+    def obs(self) -> dict[str, Any]:
+        here, goal = (np.float32(x + self.origin) for x in (self.place, self.goal))
+        return {"achieved_goal": here, "desired_goal": goal, "observation": here}
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return obs, self.compute_reward(self.place, self.goal, {}) - self.fee, *rest
+
+
 class Bonus(Hovering):
     """Pays more for success than compute_reward says."""
 
@@ -490,7 +506,7 @@ class Hours(Rounded):
         return obs, reward - 0.01 * self.tolls, *rest
 
 
-for kind in (OwnGoal, Blind, Scaled, Near, Bonus, Fee, Rounded, Hours, Metres):
+for kind in (OwnGoal, Blind, Scaled, Near, Exact, Bonus, Fee, Rounded, Hours, Metres):
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
 
@@ -569,6 +585,17 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
     assert not hovering("Rounded-v0").facts.alarms and not hovering("Hours-v0").facts.alarms
     with pytest.raises(SpecError, match="with rest=refuse they must agree"):
         validated(GymnasiumSpec, {"id": "Bonus-v0", "rest": "refuse"})
+
+
+@pytest.mark.parametrize("origin", [0.0, 300.0])
+def test_the_rounding_of_goals_is_no_rest_but_a_small_fee_is(origin):
+    def refusing(fee: float) -> GymnasiumSpec:
+        kwargs = {"origin": origin, "fee": fee}
+        return validated(GymnasiumSpec, {"id": "Exact-v0", "kwargs": kwargs, "rest": "refuse"})
+
+    driven(refusing(0.0), 100)
+    with pytest.raises(SpecError, match="with rest=refuse they must agree"):
+        refusing(1e-4 + 1e-5 * origin)
 
 
 def test_goals_of_doubles_that_float32_keeps_apart_are_taken():
@@ -876,7 +903,7 @@ class Plain(gym.Env[Any, Any]):
         return self.obs(), 7.0, bool(abs(self.place).max() > 2), False, {"other": 1}
 
 
-def with_goals(of: type[Plain] = Plain, /, **how: Any) -> GoalEnvironment:
+def with_goals(of: Any = Plain, /, **how: Any) -> GoalEnvironment:
     how.setdefault("tolerance", 0.15)
     how.setdefault("seed", lambda env, seed: np.random.seed(seed))  # noqa: NPY002
     return GoalEnvironment(
@@ -912,6 +939,11 @@ class Strict(Plain):
 
     def _is_success(self, achieved: Any, desired: Any) -> Any:
         return np.linalg.norm(np.asarray(achieved) - desired, axis=-1) < 0.01
+
+
+def test_wrappers_of_rewards_that_are_replaced_are_no_matter():
+    rewards = lambda: gym.wrappers.NormalizeReward(Plain())  # noqa: E731
+    assert SAC(partial(with_goals, rewards), max_episode_steps=30, seeds=1, workers=0)
 
 
 @pytest.mark.parametrize("own", [Plain, Strict])

@@ -256,7 +256,10 @@ REFUSED = {
     "text as an info": (Told, "the info of its first step is a str, not a dictionary"),
     "rewards that a wrapper clips": (lambda: Halved(Drone()), "Halved changes rewards by more"),
     "frames": (lambda: FrameStackObservation(Normed(), 3), "FrameStackObservation changes goals"),
-    "ClipAction": (lambda: ClipAction(Drone()), "ClipAction is not allowed, .* leave it out"),
+    "ClipAction": (
+        lambda: ClipAction(Drone()),
+        "actions must have bounds, .* leave out ClipAction",
+    ),
     "too large": (lambda: Drone(scale=1e39), "observation is not finite"),
 }
 

@@ -182,9 +182,9 @@ def _tree(path: Path) -> ast.Module | None:
 
 @cache
 def _digest(path: Path, module: str) -> bytes:
-    tree = _tree(path)
-    if tree is not None and module == "__main__":  # whatever else the script does
-        tree = ast.Module([x for x in ast.walk(tree) if isinstance(x, DEFINES)], [])
+    tree: ast.Module | list[ast.AST] | None = _tree(path)
+    if isinstance(tree, ast.Module) and module == "__main__":  # whatever else the script does
+        tree = [part for part in ast.walk(tree) if isinstance(part, DEFINES)]
     data = path.read_bytes() if tree is None else dump(tree).encode()
     return hashlib.sha256(data).digest()
 

@@ -169,7 +169,10 @@ def policy_outputs(name: str, space: Space[Any]) -> Actions:
     with np.errstate(over="ignore"):
         width = space.high.astype(np.float32) - space.low.astype(np.float32)
     if not np.isfinite(width).all():
-        raise SpecError(f"{name}: actions must have bounds, to which [-1, 1] is scaled")
+        raise SpecError(
+            f"{name}: actions must have bounds, to which [-1, 1] is scaled: give them some, or "
+            "leave out ClipAction, which takes them away"
+        )
     return space
 
 

@@ -149,16 +149,12 @@ class GoalFacts(Facts):
         `expected` [1] is the reward of the goal pursued, and `desired` holds the goals before and
         after the step.
         """
-
-        def explains(found: NDArray[np.float32]) -> bool:
-            apart = np.abs(found.astype(np.float64) - reward)
-            return bool((apart <= 1e-6 + 1e-5 * abs(reward)).any())
-
-        if explains(expected):
+        rest = reward - float(expected[0])
+        if abs(rest) <= 1e-6 + 1e-5 * abs(reward):
             return 0.0
-        if any(explains(self.rewards(*nearby(achieved, goal))) for goal in desired):
+        if any(self.rewards.explains(reward, achieved, goal) for goal in desired):
             return 0.0
-        return reward - float(expected[0])
+        return rest
 
 
 def facts_of(spec: GymnasiumSpec) -> GoalFacts:

@@ -95,6 +95,16 @@ class OfGoals:
             raise EnvironmentFailure.of(what, error) from error
         return values
 
+    def explains(self, paid: float, achieved: Array, desired: Array) -> bool:
+        """Whether a reward is that of goals [*goal], or lies among those within their rounding."""
+        found = self(*nearby(achieved, desired)).astype(np.float64)
+        slack = 1e-6 + 1e-5 * abs(paid)
+        if np.issubdtype(achieved.dtype, np.floating):
+            rounding = 1e-6 * float(np.abs(achieved).max())
+            # Goals that rounding has made equal do not show how far they were apart.
+            slack += rounding if np.linalg.norm(desired - achieved) <= rounding else 0.0
+        return bool(found.min() - slack <= paid <= found.max() + slack)
+
     def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
         n = len(achieved)  # copies, because the function may change its arguments
         found = np.asarray(self._function(achieved.copy(), desired.copy(), [info] * n))

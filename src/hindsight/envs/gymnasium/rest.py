@@ -8,13 +8,13 @@ import gymnasium as gym
 import numpy as np
 
 from hindsight.envs.gymnasium.goal_functions import OfGoals, nearby
+from hindsight.envs.gymnasium.goal_wrapper import GoalEnvironment
 from hindsight.envs.gymnasium.trial import Evidence, Tried, driven
 from hindsight.specs.base import GOAL_KEYS
 from hindsight.specs.errors import SpecError
 
 #: Gymnasium's wrappers that cannot be trained with, and why.
 NOT_ALLOWED = {
-    "ClipAction": "it takes away the bounds of actions: leave it out, as actions keep within them",
     "NormalizeReward": "it divides rewards by a running number, and those of new goals by none",
     "DelayObservation": "a step's reward is not that of the goal that it then shows",
 }
@@ -43,6 +43,8 @@ def wrappers_of(name: str, env: Any) -> Wrappers:
     changes = shows = ""
     while isinstance(env, gym.Wrapper):
         kind = type(env).__name__
+        if isinstance(env, GoalEnvironment):  # which replaces goals and rewards
+            break
         if (why := NOT_ALLOWED.get(kind)) and type(env).__module__.startswith("gymnasium."):
             raise SpecError(f"{name}: {kind} is not allowed, because {why}")
         changes = kind if isinstance(env, gym.RewardWrapper) else changes
@@ -113,8 +115,7 @@ def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -
     computed = rewards(achieved, desired)
     differ = ~np.isclose(computed, paid, rtol=1e-5, atol=1e-6)
     for i in differ.nonzero()[0]:  # goals within a rounding error may pay otherwise
-        close = rewards(*nearby(achieved[i], desired[i]))
-        differ[i] = not np.isclose(close, paid[i], rtol=1e-5, atol=1e-6).any()
+        differ[i] = not rewards.explains(paid[i], achieved[i], desired[i])
     if not differ.any():
         return ""
     if np.ptp(computed) > 0:
