@@ -30,9 +30,9 @@ WIDE = {"PIL", "gymnasium", "jax", "matplotlib", "mujoco", "numpy", "pandas", "s
 IDLE = {"Farama-Notifications", "hindsight-rl", "typing_extensions"}
 #: Folders of installed packages, and the standard library's.
 INSTALLED = {"site-packages", "dist-packages"}
+STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 #: Parts of the running script that count.
 DEFINES = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 
 
 def digest_of(name: str, entry_point: Any) -> str:
