@@ -18,6 +18,7 @@ from hindsight import SAC, GoalEnvironment, load
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.gymnasium import trial
 from hindsight.io.files import FileError
+from hindsight.replay.her import takes_one
 from hindsight.specs.errors import EnvironmentFailure, SpecError, validated
 from hindsight.specs.gymnasium import GymnasiumSpec
 from hindsight.training.evaluate import evaluate_policy
@@ -357,7 +358,19 @@ class Zipped(Hovering):
         return -1.0 * (sum((x - y) ** 2 for x, y in zip(achieved, desired, strict=True)) > 0.01)
 
 
-STATEFUL = [Gripper, Curriculum, Slow, Shared, Flagged, Toll, Marked, Fickle, Zipped]
+class Pen(Hovering):
+    """Rewards that leave out the third number of one goal, and of many the third goal."""
+
+    def __init__(self) -> None:
+        super().__init__(n=3)
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        achieved = np.array(achieved)
+        achieved[2] = desired[2]
+        return -1.0 * (np.linalg.norm(achieved - desired, axis=-1) > 0.1)
+
+
+STATEFUL = [Pen, Gripper, Curriculum, Slow, Shared, Flagged, Toll, Marked, Fickle, Zipped]
 for kind in STATEFUL:
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
@@ -375,6 +388,16 @@ def test_a_function_of_one_goal_is_not_mistaken_for_one_of_as_many_as_it_has_par
     assert rewards.one_at_a_time
     goals = np.float32([[0, 0, 0], [1, 0, 0], [0, 0.05, 0]])
     assert rewards(goals, goals[:1].repeat(3, 0)).tolist() == [0, -1, 0]
+
+
+def test_a_function_that_fails_for_a_batch_of_one_is_asked_one_by_one():
+    """As HandManipulatePen's of gymnasium-robotics."""
+    rewards = hovering("Pen-v0").facts.rewards
+    goals = np.float32([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    asked = goals, goals[:1].repeat(4, 0), [{}] * 4
+    assert rewards(*asked[:2]).tolist() == [0, -1, -1, 0]
+    assert takes_one(Pen().compute_reward, asked)
+    assert not takes_one(Hovering(n=3).compute_reward, asked)
 
 
 @pytest.mark.parametrize("kind", [Slow, Shared])

@@ -141,7 +141,7 @@ def method_of(env: Any, name: str) -> Callable[..., Any] | None:
 
 
 def takes_one(function: Callable[..., Any], goals: tuple[Array, Array, Sequence[Any]]) -> bool:
-    """Whether a function is for one goal, not for many: it fails for three, or answers otherwise.
+    """Whether a function is for one goal: as many of them as one or three fail, or differ.
 
     goals: achieved and desired goals [n, ...] and infos [n], n > 0.
 
@@ -161,6 +161,7 @@ def takes_one(function: Callable[..., Any], goals: tuple[Array, Array, Sequence[
     except Exception:
         return False  # if it fails for many, too, that is reported
     try:
+        function(achieved[:1].copy(), desired[:1].copy(), [infos[0]])  # a batch of one
         together = np.asarray(function(achieved, desired, list(infos)))
         return together.size != len(each) or not np.allclose(together.ravel(), each, equal_nan=True)
     except Exception:

@@ -31,9 +31,9 @@ def method_of(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
 class OfGoals:
     """An environment's function of goals, called for many goals at once.
 
-    It is tried with a batch of three goals (four, if goals have three parts) and with each of them.
-    If the batch fails or has another shape or other values, the function is called for one goal at
-    a time from then on.
+    It is tried with a batch of three goals (four, if goals have three parts), with a batch of one,
+    and with each of them.  If a batch fails or has another shape or other values, the function is
+    called for one goal at a time from then on.
     """
 
     def __init__(
@@ -58,6 +58,9 @@ class OfGoals:
             began = time.perf_counter()
             each = self._tried(self._singles, *goals, self._info)
             self.seconds = (time.perf_counter() - began) / n  # per goal
+            if not isinstance(each, Exception):
+                alone = self._tried(self._batch, *(part[:1] for part in goals), self._info)
+                together = alone if isinstance(alone, Exception) else together
             if not isinstance(together, Exception) or not isinstance(each, Exception):
                 break
         self.one_at_a_time = isinstance(together, Exception)
