@@ -14,6 +14,7 @@ from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.envs.rollout import Rollout
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
+from hindsight.training.recent import WINDOW
 from tests.training import small, test_off_policy
 
 
@@ -58,6 +59,7 @@ def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
     """100 rollouts of 64 steps fit; the first run is perfect at 640 and 768, the second never."""
     among = small.runs(small.cell(), 1, 2)
     among.spec = among.spec.model_copy(update={"steps": 100 * 64 + 63, "early_end": 1.3})
+    among.recent.finished += WINDOW
     ends: dict[int, tuple[str, int]] = {}
     for among.iteration in range(1, 101):
         value = {5: 1.0, 10: 1.0, 11: 0.9, 12: 1.0}.get(among.iteration, 0.5)
@@ -70,3 +72,15 @@ def test_a_run_ends_past_1_3_times_its_first_perfect_step_or_with_the_budget():
     assert ends == {1: ("early", 14 * 64), 2: ("budget", 100 * 64)}, (
         "13 x 64 is 1.3 x 640, and not past it"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("ppo", 100), ("described-meher", 100), ("released", 1), ("sac", 100)]
+)
+def test_a_run_is_perfect_once_a_hundred_episodes_were(name, first):
+    """With `released` PPO-HER, as in the authors' code, also once fewer were."""
+    one = small.runs(cell_of(name), 1)
+    for episodes in (1, 99, 100, 101):
+        one.iteration, one.recent.finished[:] = episodes, episodes
+        one.ended(torch.ones(1), torch.ones(1))
+    assert one.perfect == [first * one.rollout_steps]

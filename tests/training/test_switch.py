@@ -99,7 +99,7 @@ def test_no_run_switches_before_its_first_episode():
 
 
 def test_described_hindsight_stays_on_for_a_hundred_episodes():
-    """Released hindsight does not (see test_off_policy)."""
+    """Released hindsight need not (see test_the_results_tell_when_each_run_switched)."""
     runs = scripted(cell(her(until_success=0.5, fidelity="described")), {1: [0.9] * 20})
     runs.recent.finished[:] = 0
     for _ in range(20):

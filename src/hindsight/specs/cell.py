@@ -97,8 +97,9 @@ class CellSpec(Spec):
     steps: Steps = 1_000_000
     """Environment steps of each run."""
     early_end: Annotated[float, Field(ge=1, le=MOST), NUMBER] | None = 1.3
-    """Once its last 100 episodes have all succeeded, a run ends after this multiple of the steps so
-    far; null: never."""
+    """Once its last 100 episodes (released PPO-HER: or fewer) have all succeeded with a return of
+    1, a run ends after this multiple of the steps so far; null: never. With rewards of -1 and 0, no
+    return is 1."""
     end_test: EndTestSpec | None = None
     evaluation: EvaluationSpec = EvaluationSpec()
 

@@ -128,8 +128,7 @@ class OffPolicyRuns(Runs):
         columns = self._columns(self.recent.means())
         of_iteration = self.recent.means(self.recent.finished - finished)
         if (threshold := self.replay.until_success) is not None:
-            over = columns["success_rate"] >= threshold
-            over &= self._may_switch(self.replay.fidelity)
+            over = (columns["success_rate"] >= threshold) & self._enough_episodes
             self._note_first(self.switched, over.tolist())
         # Every row has every column, even before the first update.
         nothing = torch.full((len(self.seeds), 1), torch.nan, device=self.device)

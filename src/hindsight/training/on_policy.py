@@ -174,7 +174,7 @@ class OnPolicyRuns(Runs):
         before: Mode = "copies" if spec.s_ratio is None or goes_over else "balance"
         over = torch.zeros(len(runs), dtype=torch.bool)
         if spec.until_success is not None:
-            over = (success_rate > spec.until_success) & self._may_switch(spec.fidelity)
+            over = (success_rate > spec.until_success) & self._enough_episodes
         elif spec.until_steps is not None:
             over[:] = self.env_steps > spec.until_steps
         self._note_first(self.switched, over.tolist())

@@ -16,7 +16,6 @@ from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
 from hindsight.io.checkpoints import shapes
 from hindsight.nn.numba_cache import ENABLED
-from hindsight.specs.base import Fidelity
 from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream
 from hindsight.training.clock import Clock
@@ -151,12 +150,15 @@ class Runs(ABC):
         before = self.env_steps - self.rollout_steps
         return self.env_steps * points // steps > before * points // steps
 
-    def _may_switch(self, fidelity: Fidelity) -> Tensor:
-        """Whether enough episodes have ended for the success rate to switch hindsight, [run].
+    @property
+    def _enough_episodes(self) -> Tensor:
+        """Whether enough episodes have ended to end a run, or its hindsight, by them, [run].
 
-        A full window; the authors' code also decides by fewer.
+        A full window; the authors' PPO-HER also decides by fewer.
         """
-        return (self.recent.finished >= WINDOW) | (fidelity == "released")
+        her = self.spec.hindsight
+        released = her is not None and her.fidelity == "released"
+        return (self.recent.finished >= WINDOW) | released
 
     def ended(self, return_mean: Tensor, success_rate: Tensor) -> list[str | None]:
         """Return why each run ends now, [run]; None: it continues.
@@ -167,7 +169,7 @@ class Runs(ABC):
         run ends early.
         """
         # A return of 1 without success is a coincidence, of rewards other than the papers'.
-        perfect = (return_mean == 1) & (success_rate == 1)
+        perfect = (return_mean == 1) & (success_rate == 1) & self._enough_episodes
         self._note_first(self.perfect, perfect.tolist())
         why: list[str | None] = ["test" if passed else None for passed in self._pass_end_test()]
         for run, step in enumerate(self.perfect):
