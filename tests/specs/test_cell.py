@@ -53,6 +53,14 @@ def cell(**hindsight: Any) -> CellSpec:
             ["BitFlipping-v0 has none: set failures untargeted"],
         ),
         (
+            {
+                "environment": {"id": "PointReach-v0"},
+                "algorithm": {"n_steps": 49},
+                "hindsight": {"fidelity": "described"},
+            },
+            ["n_steps 49 is shorter than an episode", "set n_steps to 50 or more"],
+        ),
+        (
             {"algorithm": {"name": "sac", "log_interval": 50}, "end_test": {"every": 120}},
             ["a test every 120 steps"],
         ),

@@ -52,6 +52,16 @@ def test_only_failed_episodes_are_copied(fidelity: str) -> None:
     assert 0 < some.valid[:, n:].sum() < whole.valid[:, n:].sum()
 
 
+def test_a_column_tells_which_iterations_had_copies() -> None:
+    """A rollout of 4 steps seldom holds a whole episode, of up to 9."""
+    runs, found = runs_of("described", 1, 2, n_steps=4, batch_size=4), set()
+    for _ in range(20):
+        columns = runs.iterate()
+        assert torch.equal(columns["hindsight"] > 0, columns["relabelled_share"] > 0)
+        found |= {*columns["hindsight"].tolist()}
+    assert found == {0.0, 1.0}
+
+
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("fidelity", ["released", "described"])
 def test_copies_weigh_by_the_truncated_importance_ratio(fidelity: str, k: int) -> None:

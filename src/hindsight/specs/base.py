@@ -96,6 +96,8 @@ class EnvironmentSpec(Spec):
 
     #: `module:class` of the implementation that steps many runs (`envs.environment.Environment`).
     entry_point: ClassVar[str]
+    #: Whether an episode can end before its step limit.
+    ends_early: ClassVar[bool] = True
     #: Whether the goal space is a box, so that any point of it is a goal.
     goals_in_box: ClassVar[bool] = False
     #: A third-party environment: its goal space is unknown, and worker processes step it.

@@ -142,6 +142,13 @@ class CellSpec(Spec):
                 "targeted failures need goals at a distance from an episode's end, in any "
                 f"direction; {where.id} has none: set failures untargeted"
             )
+        n_steps, limit = getattr(how, "n_steps", 0), where.step_limit
+        if her and her.fidelity == "described" and n_steps < limit and not where.ends_early:
+            raise ValueError(
+                f"n_steps {n_steps} is shorter than an episode of {where.id}, and described "
+                "hindsight copies only whole episodes within a rollout: set n_steps to "
+                f"{limit} or more"
+            )
         if self.steps < how.iteration_steps:
             raise ValueError(
                 f"steps {self.steps} is below one {'rollout' if how.on_policy else 'iteration'} of "

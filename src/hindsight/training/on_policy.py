@@ -110,7 +110,7 @@ class OnPolicyRuns(Runs):
         n_real = samples.valid[:, : samples.n_real].sum(1)
         return {
             **columns_of(diagnostics, len(seeds)),
-            "hindsight": torch.full_like(before[0], copies is not None),
+            "hindsight": samples.valid[:, samples.n_real :].any(1).float(),
             **imitation,
             "relabelled_share": 1 - n_real / samples.valid.sum(1),
             "s_ratio_before": before[0] / before[1],

@@ -14,6 +14,7 @@ class PointReachSpec(EnvironmentSpec):
 
     entry_point: ClassVar[str] = "hindsight.envs.point_reach:PointReach"
     goals_in_box: ClassVar[bool] = True
+    ends_early: ClassVar[bool] = False
     aliases: ClassVar[dict[str, str]] = {
         "goal_range": "range", "distance_threshold": "threshold", "max_episode_steps": "max_steps",
     }  # fmt: skip
