@@ -243,6 +243,23 @@ def test_what_no_goal_explains_ends_copies_of_successes_too(how):
     assert seen
 
 
+class OneByOne(corridor.Corridor):
+    """Its rewards are computed row by row, of which NumPy needs one."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        far = np.apply_along_axis(np.linalg.norm, -1, achieved - desired) > 0.5
+        return -np.float64(far)
+
+
+gym.register("OneByOne-v0", OneByOne, max_episode_steps=12)
+
+
+@pytest.mark.parametrize("n_steps", [5, 120])  # without a whole episode, and with ten
+def test_an_environment_is_never_asked_for_the_rewards_of_no_goals(n_steps):
+    one = on_policy({"id": "OneByOne-v0"}, n_steps=n_steps, s_ratio=0.5)
+    assert one.iterate()["hindsight"].tolist() == [float(n_steps > 12)] * 2
+
+
 @pytest.mark.parametrize("how", [{"s_ratio": 0.5}, {"copies": "failed"}])
 def test_an_episode_that_any_success_makes_one_is_one_for_hindsight(how):
     one = on_policy({"id": "Corridor-v0", "success": "any"}, n_steps=360, **how)

@@ -139,6 +139,8 @@ def failure_goals(
     given = rollout.desired[run, env, start]  # [episode, goal]
     for tries in (slice(0, 8), slice(8, TRIES)):  # few episodes need more than eight
         left = (~found).nonzero()[:, 0]
+        if not len(left):
+            break  # an environment need not compute the rewards of no goals
         numbers = uniform[run[left], nth[left], tries]
         if task.spec.foreign:  # its goal space is unknown
             other = (numbers[..., 0] * each[run[left], None]).long()
