@@ -164,7 +164,7 @@ def test_a_checkpoint_of_another_world_is_kept_but_not_continued(tmp_path, capsy
     assert "made_on" not in about(path)
 
 
-def test_runs_of_a_checkpoint_are_not_taken_from_another_cell(tmp_path, trained_seeds):
+def test_runs_of_a_checkpoint_are_not_taken_from_another_cell(tmp_path, trained_seeds, capsys):
     """A smaller cell was trained in the meantime: no seed is there twice, and no step is lost."""
     interrupted(SPEC, tmp_path)
     train_cell(with_seeds(2), tmp_path)
@@ -172,6 +172,7 @@ def test_runs_of_a_checkpoint_are_not_taken_from_another_cell(tmp_path, trained_
     cell = load_cell(train_cell(SPEC, tmp_path))
     assert [run["seed"] for run in cell.metadata["runs"]] == [0, 1, 2]
     assert trained_seeds == [0, 1, 2]  # continued
+    assert "taken over" not in capsys.readouterr().err
     assert not list((tmp_path / "checkpoints").rglob("*damaged*"))
 
 
@@ -192,11 +193,17 @@ def test_files_come_back_from_the_last_checkpoint(tmp_path, trained_seeds, capsy
     assert all(torch.equal(row, rows[seed]) for seed, row in policies(tmp_path, SPEC).items())
     assert "was finished" in capsys.readouterr().err
     # What is asked for again is trained again, whatever stands beside it.
-    train_cell(SPEC, tmp_path, Execution(again=True, keep_finished=True))
+    again = Execution(again=True, keep_finished=True)
+    train_cell(SPEC, tmp_path, again)
     assert trained_seeds == [0, 1, 2, 0, 1, 0, 1, 2]
     # Without `keep_finished`, no checkpoint stays.
     train_cell(SPEC, tmp_path)
     assert not list((tmp_path / "checkpoints").rglob("*.safetensors"))
+    # Also the runs that a cell took over.
+    train_cell(with_seeds(4), tmp_path, execution)
+    del trained_seeds[:]
+    train_cell(with_seeds(4), tmp_path, again)
+    assert trained_seeds == [0, 1, 2, 3]
 
 
 def test_a_job_refuses_other_code_than_it_was_planned_with(tmp_path):

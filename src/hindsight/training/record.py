@@ -81,10 +81,11 @@ class Record:
         if reuses:
             device = torch.device(self.device).type
             self.reused = runs_to_reuse(self.root, self.spec, device) or NO_RUNS
-            if runs := self.reused.runs:
-                taken = f"{len(runs)} of {self.spec.seeds} runs are taken over from"
-                print(f"{taken} {self.reused.origin['cell']}", file=sys.stderr)
-        return self._resume(reuses)
+        resumed = self._resume(reuses)
+        if runs := self.reused.runs:  # which the checkpoint lacks
+            taken = f"{len(runs)} of {self.spec.seeds} runs are taken over from"
+            print(f"{taken} {self.reused.origin['cell']}", file=sys.stderr)
+        return resumed
 
     @property
     def missing(self) -> list[int]:
@@ -220,7 +221,7 @@ class Record:
                 why = f"{path}: made by other code or from another specification;"
             elif changed := changed_versions(saved["made_on"][-1]["versions"]):
                 why = f"{path}: made with {changed}; set aside as {set_aside(path).name},"
-            elif not reuses and len(saved["ended"]) == self.spec.seeds:
+            elif not reuses and saved["runs"] is None:  # it is finished
                 path.unlink()  # of the training that is to be done again
                 return None
             else:
