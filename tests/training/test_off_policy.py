@@ -117,6 +117,16 @@ def test_an_iteration_counts_the_steps_of_a_run(n_envs, iteration):
     assert made.env_steps == made.buffer.position * n_envs == iteration
 
 
+@pytest.mark.parametrize(("buffer_size", "longest"), [(1_000_000, 100), (1_599, 99)])
+def test_episodes_are_stored_whole_unless_buffer_size_is_too_small(buffer_size, longest, capsys):
+    """However few steps there are to come."""
+    where, how = {**POINT, "max_steps": 100}, {"name": "td3", "n_envs": 8, **SMALL}
+    made = runs(cell_in(where, {**how, "buffer_size": buffer_size}, steps=1000), 1)
+    told = capsys.readouterr().err
+    assert made.buffer.longest == longest
+    assert ("share, 199 steps, holds" in told) == ("to 1,600 or more" in told) == (longest < 100)
+
+
 def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
     """A threshold of 0 is reached with the hundredth episode: then nothing is relabelled."""
     released = {"fidelity": "released"}

@@ -56,7 +56,7 @@ class OffPolicyRuns(Runs):
         )
 
     def _buffer(self) -> ReplayBuffer:
-        """Create the buffer, no larger than the number of steps to come."""
+        """Create the buffer, no larger than the steps to come, or two episodes of each environment."""
         replay, env = self.replay, self.env
         strategy, k = (replay.strategy, replay.k) if replay.strategy else ("future", 0)
         ends = env.task.terminates_on_success
@@ -64,17 +64,19 @@ class OffPolicyRuns(Runs):
         row = RowLayout.of(
             env.observation_size, env.goal_size, env.action_size, has_rest=env.keeps_rest
         )
-        size = min(self.algorithm.buffer_size, self.spec.steps + self.rollout_steps)
-        sizes = (len(self.seeds), self.algorithm.n_envs, size, row, relabelling)
+        n_envs, limit = self.algorithm.n_envs, self.spec.environment.step_limit
+        room = max(self.spec.steps + self.rollout_steps, 2 * n_envs * limit)
+        size = min(self.algorithm.buffer_size, room)
+        sizes = (len(self.seeds), n_envs, size, row, relabelling)
         kind: Any = ReplayBuffer
         if replay.prioritized:
             kind = partial(PrioritizedReplayBuffer, alpha=replay.alpha)
         buffer = kind(*sizes, discrete_actions=bool(env.n_choices), device=self.device)
-        if buffer.longest < (limit := self.spec.environment.step_limit):
+        if buffer.longest < limit:
             print(
-                f"buffer_size: an environment's share of {size:,} steps holds episodes of up to "
-                f"{buffer.longest} steps, half of it; longer ones, of up to {limit}, are stored in "
-                "pieces",
+                f"buffer_size: an environment's share, {size // n_envs:,} steps, holds episodes of "
+                f"up to {buffer.longest:,}, half of it; longer ones, of up to {limit:,}, are stored "
+                f"in pieces: set buffer_size to {2 * n_envs * limit:,} or more",
                 file=sys.stderr,
             )
         return buffer
@@ -182,7 +184,7 @@ class OffPolicyRuns(Runs):
         rewards, ended, succeeded, *rests = (torch.stack(x, dim=-1) for x in columns)
         self.recent.add(rewards, ended, succeeded)
         if rests:
-            self._note({"reward_rest": rests[0].flatten(1).mean(1, keepdim=True)})
+            self._note({"reward_rest": rests[0].mean(1)})  # of each step
         if self.standardiser is not None:
             self.standardiser.update(torch.cat(observed, dim=1))
         return n_updates
