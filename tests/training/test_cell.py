@@ -14,7 +14,7 @@ from hindsight.io.files import FileError
 from hindsight.report.provenance import _facts
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
-from hindsight.specs.errors import SpecError
+from hindsight.specs.errors import EnvironmentFailure, SpecError
 from hindsight.training import record
 from hindsight.training.cell import Execution, train_cell
 from hindsight.training.policies import policy_of
@@ -128,6 +128,21 @@ def test_a_missing_device_is_reported_before_training(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_device_auto_is_one_that_is_there(tmp_path):
+    path = train_cell(SPEC, tmp_path, Execution(device="auto"))
+    assert about(path)["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_the_way_on_is_told_before_the_traceback(tmp_path):
+    def fail(*_):
+        raise EnvironmentFailure("X-v0: a step failed\n\nTraceback\n\nits end\n")
+
+    with pytest.raises(EnvironmentFailure) as caught:
+        train_cell(SPEC, tmp_path, callbacks=[fail])
+    advice = "the same command starts again: there was no checkpoint yet"
+    assert str(caught.value) == f"X-v0: a step failed; {advice}\n\nTraceback\n\nits end\n"
+
+
 def episodes_caught(spec: CellSpec, row: torch.Tensor, seed: int, number: int) -> list[bool]:
     """Whether episode `number` of each of two evaluation environments succeeds."""
     where, act = spec.environment, policy_of(spec, row[None])
@@ -154,3 +169,12 @@ def test_a_run_ends_at_a_test_that_its_last_policy_passes(tmp_path):
             assert run["end_step"] % 100 == 0 and passed
         else:
             assert run["end_step"] == 800
+
+
+@pytest.mark.parametrize(("successes", "ends"), [([1.0, 1.0], "test"), ([1.0, 0.0], None)])
+def test_dense_rewards_without_a_success_pass_no_test(successes, ends, monkeypatch):
+    sums = torch.tensor([[[2.0, 2.0]], [successes], [[9.0, 9.0]]])
+    monkeypatch.setattr("hindsight.training.runs.play", lambda *_, **__: sums)
+    made = runs(cell_in({}, {"n_steps": 64}, end_test={"every": 64, "episodes": 2}), 1)
+    made.iteration = 1
+    assert made.ended(torch.zeros(1), torch.zeros(1)) == [ends]

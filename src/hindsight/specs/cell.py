@@ -30,10 +30,10 @@ class EvaluationSpec(Spec):
 
 
 class EndTestSpec(Spec):
-    """End training at the first test in which every episode succeeds (released SAC).
+    """End training at the first test in which every episode succeeds, with a mean return of 1.
 
-    The authors train SAC with Stable-Baselines3's `EvalCallback` at its defaults and stop once a
-    test's mean return is 1.
+    Of released SAC: the authors use Stable-Baselines3's `EvalCallback` at its defaults, and stop
+    once a test's mean return is 1.
     """
 
     every: Count = 10_000  # environment steps between two tests

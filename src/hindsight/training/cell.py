@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -127,7 +127,9 @@ class CellTraining:
                     begins = f"continues from {path}"
                     if not path.exists():
                         begins = "starts again: there was no checkpoint yet"
-                    error.args = (f"{error}; the same command {begins}", *error.args[1:])
+                    said, gap, traceback = str(error).partition("\n\n")
+                    told = f"{said}; the same command {begins}{gap}{traceback}"
+                    error.args = (told, *error.args[1:])
                     raise
                 if how.keep_finished:
                     record.save(None)
@@ -227,7 +229,7 @@ def train_cell(
     """
     how = execution or Execution()
     import_code(spec)
-    known_device(how.device)
+    how = replace(how, device=known_device(how.device))
     prepare_process(how.device, how.threads)
     if not ENABLED and how.device == "cpu":
         print(SLOWLY, file=sys.stderr)

@@ -184,12 +184,12 @@ class Runs(ABC):
                 steps[run] = self.env_steps
 
     def _pass_end_test(self) -> list[bool]:
-        """Whether each run passes a test, with a mean return of 1; False if no test is due."""
+        """Whether each run passes a test, by success and return; False if no test is due."""
         env, test = self.end_test_env, self.spec.end_test
         if env is None or test is None or self.env_steps % test.every:
             return [False] * len(self.seeds)
-        returns, _, _ = play(env, self.policy(), first=self.env_steps // test.every)
-        return (returns.mean(1) >= 1).tolist()
+        returns, success, _ = play(env, self.policy(), first=self.env_steps // test.every)
+        return ((returns.mean(1) >= 1) & (success.mean(1) == 1)).tolist()
 
     def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Call a method of all environments; returns what it returned in training, [run][env]."""
