@@ -125,6 +125,9 @@ def test_what_trains_otherwise_than_typed_is_reported():
     assert spec.steps == 4096
     rounded = "3,000 steps are rounded up to 4,096, whole iterations of 2,048"
     assert rounded in said(spec, steps=3000) and "rounded" not in said(spec, steps=4096)
+    tested = spec_from("--env", "PointReach-v0", "evaluation_episodes=1000")
+    share = re.search(r"\((\d+)% of it for 20 evaluations of 1000 ep", said(tested))
+    assert share and 50 < int(share[1]) < 100
     for fidelity, told in (("described", True), ("released", False)):
         spec = spec_from("--her", "future", f"fidelity={fidelity}")
         same = "future is the same as episode with fidelity described"

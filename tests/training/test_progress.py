@@ -7,8 +7,11 @@ from dataclasses import asdict
 
 import pytest
 
+from hindsight.io.checksums import about
 from hindsight.training import progress
+from hindsight.training.cell import train_cell
 from hindsight.training.progress import Progress, display, show
+from tests.training.small import SPEC
 
 
 def test_a_line_says_how_far_it_is_and_what_there_is_not_yet():
@@ -50,3 +53,10 @@ def test_the_file_is_there_while_something_trains(tmp_path, capfd):
         raise RuntimeError
     assert not path.exists()
     assert capfd.readouterr().err == f"{at.text}\n"
+
+
+def test_the_time_left_counts_evaluations(tmp_path):
+    told: list[Progress] = []
+    took = about(train_cell(SPEC, tmp_path, tell=told.append))
+    seconds = took["seconds"] + took["evaluation_seconds"]
+    assert told[-1].steps / told[-1].steps_per_second == pytest.approx(seconds)

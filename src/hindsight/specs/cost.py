@@ -49,11 +49,11 @@ def evaluation_seconds(spec: CellSpec, step_ms: float = FOREIGN_STEP_MS) -> floa
 
 
 def seconds(spec: CellSpec, step_ms: float = FOREIGN_STEP_MS) -> float:
-    """Seconds of training on one core if no run ends early; `step_ms` as above."""
-    how, total = spec.algorithm, START_SECONDS
+    """Seconds of training and evaluations on one core if no run ends early; `step_ms` as above."""
+    how, total = spec.algorithm, START_SECONDS + evaluation_seconds(spec, step_ms)
     if spec.environment.foreign:
         each = spec.seeds * (step_ms + FOREIGN_ROW_MS) + FOREIGN_CALL_MS / how.n_envs
-        total += spec.steps * each / 1e3 + evaluation_seconds(spec, step_ms)
+        total += spec.steps * each / 1e3
     # steps of each environment, in whole iterations
     steps = spec.steps // how.iteration_steps * how.iteration_steps // how.n_envs
     if isinstance(how, OnPolicySpec):

@@ -159,7 +159,8 @@ class CellTraining:
             going = self._leave(runs, ended)
             if going:
                 self._checkpoint(runs)
-            seconds = record.seconds + (float(runs.clock.wall.sum()) if going else 0.0)
+            seconds = record.seconds + record.evaluation_seconds
+            seconds += float(runs.clock.wall.sum()) if going else 0.0
             done, steps = record.steps_done, record.steps
             self.tell(Progress.of_iteration(record.spec.name, done, steps, seconds, columns))
 
