@@ -67,7 +67,8 @@ def cell(**hindsight: Any) -> CellSpec:
         # Options of hindsight.
         ({"hindsight": {"s_ratio": float("nan")}}, ["hindsight.s_ratio", "nan"]),
         ({"hindsight": {"inside": 1.0}}, ["hindsight.inside", "1.0", "less than 1"]),
-        ({"hindsight": {"clone": True, "until_success": 0.5}}, ["until_success has no effect"]),
+        ({"hindsight": {"clone": True, "until_success": 0.5}}, ["clone cannot be combined with until_succ"]),
+        ({"hindsight": {"clone": True, "copies": "failed"}}, ["cannot be combined with copies"]),
         ({"hindsight": {"copies": "failed", "s_ratio": 0.5}}, ["without copies 'failed'"]),
         ({"hindsight": {"s_ratio": 0.5, "strategy": "future"}}, ["s_ratio", "strategy 'final'"]),
         ({"hindsight": {"s_ratio": 0.5, "only_if_moved": True}}, ["without only_if_moved"]),
@@ -77,7 +78,7 @@ def cell(**hindsight: Any) -> CellSpec:
         # A success rate never exceeds 1, so this never switches.
         (
             {"hindsight": {"then": "meher", "s_ratio": 0.5, "until_success": 1.0}},
-            ["until_success, until_steps"],
+            ["no success rate exceeds an until_success of 1"],
         ),
     ],
 )

@@ -11,7 +11,7 @@ from hindsight.specs.replay import EpisodeStrategy
 DESCRIBED_ONLY = ("after_contact", "moved_goals", "inside", "cut_at_success")
 #: Options that choose what is copied, and with which goals.
 CHOOSES = ("only_if_moved", "after_contact", "moved_goals", "inside")
-#: Options that have no effect with `clone`.
+#: Options that cannot be combined with `clone`.
 CLONES_WITHOUT = (
     "copies", "copied_steps", "weight", "only_if_moved", "s_ratio", "until_success", "until_steps",
 )  # fmt: skip
@@ -92,14 +92,18 @@ class HindsightSpec(Spec):
             for name in CLONES_WITHOUT:
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(
-                        f"clone gives every copy the same weight, so {name} has no effect: leave "
-                        "it at its default"
+                        f"clone cannot be combined with {name}: leave {name} at its default"
                     )
         if self.fidelity == "released":
             self._reset(*DESCRIBED_ONLY)
         if self.until_success is not None and self.until_steps is not None:
             raise ValueError("until_success and until_steps exclude each other")
         if self.until_success == 1.0:  # no success rate exceeds 1
+            if self.then == "meher":
+                raise ValueError(
+                    "then 'meher' would never begin, because no success rate exceeds an "
+                    "until_success of 1: set a lower one"
+                )
             self._reset("until_success")
         switches = self.until_success is not None or self.until_steps is not None
         if self.then == "meher" and (self.s_ratio is None or not switches):
