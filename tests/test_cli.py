@@ -87,6 +87,7 @@ def test_a_film_in_another_format_is_refused():
         ("train --steps -5", "error: steps: -5 is not allowed"),
         ("train PPO", "error: 'PPO' is not key=value"),
         ("train fidelity=released", "fidelity has no effect here"),
+        ("train --her final clone=true vf_coef=1", "vf_coef=1 has no effect with id PredatorPrey"),
         ("train --workers 2", "--workers has no effect on PredatorPrey-v0"),
         ("train prey=static prey=repel", "prey is given twice"),
         ("train --her final strategy=future", "strategy is not a key here; use --her"),

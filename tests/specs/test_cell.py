@@ -67,7 +67,10 @@ def cell(**hindsight: Any) -> CellSpec:
         # Options of hindsight.
         ({"hindsight": {"s_ratio": float("nan")}}, ["hindsight.s_ratio", "nan"]),
         ({"hindsight": {"inside": 1.0}}, ["hindsight.inside", "1.0", "less than 1"]),
-        ({"hindsight": {"clone": True, "until_success": 0.5}}, ["clone cannot be combined with until_succ"]),
+        (
+            {"hindsight": {"clone": True, "until_success": 0.5}},
+            ["clone cannot be combined with until_succ"],
+        ),
         ({"hindsight": {"clone": True, "copies": "failed"}}, ["cannot be combined with copies"]),
         ({"hindsight": {"copies": "failed", "s_ratio": 0.5}}, ["without copies 'failed'"]),
         ({"hindsight": {"s_ratio": 0.5, "strategy": "future"}}, ["s_ratio", "strategy 'final'"]),
@@ -98,6 +101,14 @@ def prey(name: str, fidelity: str) -> CellSpec:
     return CellSpec(environment={"prey": name, "fidelity": fidelity})
 
 
+RATES = {"actor_lr": 1e-3, "critic_lr": 1e-3}
+PRIORITIES = {"prioritized": True}
+
+
+def of(name: str, replay: Any = None, **keys: Any) -> CellSpec:
+    return CellSpec(algorithm={"name": name, **keys}, replay=replay)
+
+
 def bits(**keys: int) -> CellSpec:
     return CellSpec(environment={**BITS, **keys})
 
@@ -115,6 +126,19 @@ def bits(**keys: int) -> CellSpec:
         (cell(fidelity="described", failures="targeted"), cell(fidelity="described")),
         (cell(until_success=1.0, s_ratio=0.6), cell(s_ratio=0.6)),
         (bits(n_bits=7, max_steps=7), bits(n_bits=7)),
+        # The clip of no noise, the target of a fixed temperature, a rate that no part has, the
+        # bonus for an entropy that follows a schedule, and weights of equal priorities.
+        (of("td3", target_policy_noise=0, target_noise_clip=1), of("td3", target_policy_noise=0)),
+        (of("sac", ent_coef=0.1, target_entropy=-1), of("sac", ent_coef=0.1)),
+        (of("sac", learning_rate=0.01, **RATES), of("sac", **RATES)),
+        (of("ppo", exploration="annealed", ent_coef=0.1), of("ppo", exploration="annealed")),
+        (of("sac", {"alpha": 0, "beta": 1, **PRIORITIES}), of("sac", {"alpha": 0, **PRIORITIES})),
+        # What imitates neither rewards nor values has none; nor is it truncated in this task.
+        (
+            CellSpec(algorithm={"gae_lambda": 0, "vf_coef": 1}, hindsight={"clone": True}),
+            CellSpec(algorithm={"clip_range": 1, "gamma": 0.5}, hindsight={"clone": True}),
+        ),
+        (of("sac", {"time_limit_terminates": True}), of("sac")),
         # The authors' code lacks these options.
         *((cell(**option), cell()) for option in NOT_RELEASED),
     ],

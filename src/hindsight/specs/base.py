@@ -98,6 +98,8 @@ class EnvironmentSpec(Spec):
     entry_point: ClassVar[str]
     #: Whether an episode can end before its step limit.
     ends_early: ClassVar[bool] = True
+    #: Whether its step limit truncates episodes; if not, it terminates them.
+    truncates: ClassVar[bool] = True
     #: Whether the goal space is a box, so that any point of it is a goal.
     goals_in_box: ClassVar[bool] = False
     #: A third-party environment: its goal space is unknown, and worker processes step it.

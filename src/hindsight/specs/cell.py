@@ -40,6 +40,8 @@ class EndTestSpec(Spec):
     episodes: Count = 5  # new episodes in each test, with the mean action
 
 
+#: Options of algorithms that have no effect with `clone`.
+CLONES_WITHOUT_REWARDS = ("gamma", "gae_lambda", "clip_range", "clip_range_vf", "vf_coef")
 MOST_WEIGHTS = 10**8
 #: Characters of each part of a cell's path; a file name has at most 255 bytes, with its suffix.
 LONGEST_NAME = 150
@@ -161,7 +163,17 @@ class CellSpec(Spec):
             )
         if not how.on_policy and self.replay is None:
             object.__setattr__(self, "replay", ReplaySpec())
+        if her and her.clone:
+            self._reset_in("algorithm", *CLONES_WITHOUT_REWARDS)
+        if self.replay and not where.truncates:
+            self._reset_in("replay", "time_limit_terminates")
         return self
+
+    def _reset_in(self, part: str, *names: str) -> None:
+        """Reset those of the fields that a part has, and that the others leave without effect."""
+        own = getattr(self, part).model_copy()
+        own._reset(*(name for name in names if name in type(own).model_fields))
+        object.__setattr__(self, part, own)
 
     @property
     def n_weights(self) -> int:
@@ -321,7 +333,10 @@ def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) ->
             field = type(part).model_fields[key]
             checked: Any = Annotated[field.annotation, field]
             if getattr(part, key) != TypeAdapter(checked).validate_python(given[key]):
-                others = [f"{name} {x}" for name, x in given.items() if name != key]
+                because_of = [given]
+                if getattr(validated(type(part), given), key) != getattr(part, key):
+                    because_of = [values.get(name, {}) for name in SECTIONS if name != section]
+                others = [f"{n} {x}" for one in because_of for n, x in one.items() if n != key]
                 because = f" with {', '.join(others)}" if others else ""
                 raise SpecError(f"{key}={given[key]} has no effect{because}")
 

@@ -82,6 +82,12 @@ class ContinuousSpec(OffPolicySpec):
     """Standardise observations by their running mean and standard deviation, which desired and
     achieved goals share, and clip them at five deviations. Helps where numbers differ in scale."""
 
+    @model_validator(mode="after")
+    def _one_rate_where_there_are_two(self) -> Self:
+        if self.actor_learning_rate is not None and self.critic_learning_rate is not None:
+            self._reset("learning_rate")
+        return self
+
     def rate_of(self, part: str) -> float:
         own = {"actor": self.actor_learning_rate, "critics": self.critic_learning_rate}
         return own.get(part) or self.learning_rate

@@ -58,7 +58,6 @@ class OnPolicySpec(AlgorithmSpec):
         return how + (f"-wd{self.weight_decay:g}" if self.weight_decay else "")
 
     @model_validator(mode="after")
-    def _sigma_final_where_it_is_used(self) -> "OnPolicySpec":
-        if self.exploration != "annealed":
-            self._reset("sigma_final")
+    def _only_the_schedule_moves_an_annealed_sigma(self) -> "OnPolicySpec":
+        self._reset("ent_coef" if self.exploration == "annealed" else "sigma_final")
         return self

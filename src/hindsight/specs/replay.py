@@ -48,6 +48,8 @@ class ReplaySpec(Spec):
             self._reset("k", "fidelity", "until_success")
         if not self.prioritized:
             self._reset("alpha", "beta")
+        if self.alpha == 0:  # all weights are 1
+            self._reset("beta")
         return self
 
     @property

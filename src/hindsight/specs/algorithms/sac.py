@@ -1,7 +1,7 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from hindsight.specs.base import MOST, NUMBER, Fraction, Share
 from hindsight.specs.off_policy import ContinuousSpec
@@ -44,6 +44,12 @@ class SACSpec(ContinuousSpec):
     """Temperature alpha, the weight of entropy against reward: auto learns it starting at 1,
     auto_0.1 starting at 0.1, and a number fixes it. Usual: auto, or auto_0.01 where reaching the
     goal ends the episode; fixed 0.01 to 0.2."""
+
+    @model_validator(mode="after")
+    def _target_where_the_temperature_is_learned(self) -> "SACSpec":
+        if not self.learns_temperature:
+            self._reset("target_entropy")
+        return self
 
     @property
     def learns_temperature(self) -> bool:

@@ -1,5 +1,7 @@
 from typing import ClassVar, Literal
 
+from pydantic import model_validator
+
 from hindsight.specs.base import Count, NonNegative, Positive
 from hindsight.specs.off_policy import DeterministicSpec
 
@@ -19,3 +21,9 @@ class TD3Spec(DeterministicSpec):
     """Standard deviation of the noise on the target policy's actions. Usual: 0.1 to 0.3."""
     target_noise_clip: NonNegative = 0.5
     """Largest absolute value of that noise. Usual: 0.5."""
+
+    @model_validator(mode="after")
+    def _clip_where_there_is_noise(self) -> "TD3Spec":
+        if not self.target_policy_noise:
+            self._reset("target_noise_clip")
+        return self

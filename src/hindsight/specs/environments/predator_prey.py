@@ -27,6 +27,7 @@ class PredatorPreySpec(EnvironmentSpec):
 
     entry_point: ClassVar[str] = "hindsight.envs.predator_prey:PredatorPrey"
     goals_in_box: ClassVar[bool] = True
+    truncates: ClassVar[bool] = False
 
     id: Literal["PredatorPrey-v0"] = "PredatorPrey-v0"
     n_dims: Annotated[int, Field(ge=2, le=100), NUMBER] = 3
