@@ -56,7 +56,10 @@ class OffPolicyRuns(Runs):
         )
 
     def _buffer(self) -> ReplayBuffer:
-        """Create the buffer, no larger than the steps to come, or two episodes of each environment."""
+        """Create the buffer; it needs no more room than for the steps to come.
+
+        Nor less than for two episodes of each environment: longer ones are stored in pieces.
+        """
         replay, env = self.replay, self.env
         strategy, k = (replay.strategy, replay.k) if replay.strategy else ("future", 0)
         ends = env.task.terminates_on_success
@@ -75,8 +78,8 @@ class OffPolicyRuns(Runs):
         if buffer.longest < limit:
             print(
                 f"buffer_size: an environment's share, {size // n_envs:,} steps, holds episodes of "
-                f"up to {buffer.longest:,}, half of it; longer ones, of up to {limit:,}, are stored "
-                f"in pieces: set buffer_size to {2 * n_envs * limit:,} or more",
+                f"up to {buffer.longest:,}, half of it; longer ones, of up to {limit:,}, are "
+                f"stored in pieces: set buffer_size to {2 * n_envs * limit:,} or more",
                 file=sys.stderr,
             )
         return buffer
