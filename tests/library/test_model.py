@@ -44,7 +44,7 @@ def test_a_model_learns_what_the_command_trains(kind, tmp_path):
     """The same numbers as a cell's, to the bit."""
     keys: dict[str, Any] = {"hidden": (8,), "batch_size": 16}
     if kind is PPO:
-        keys |= {"n_steps": 40, "n_epochs": 2}
+        keys |= {"n_steps": 80, "n_epochs": 2}
         section = {"hindsight": {"strategy": "final", "fidelity": "described"}}
     else:
         keys |= {"log_interval": 40, "learning_starts": 20}
