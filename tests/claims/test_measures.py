@@ -208,6 +208,11 @@ def test_without_one_of_the_rivals_nobody_is_first(tmp_path):
     plan = write_experiment(
         tmp_path, "algorithms", arms=ALL_ARMS, conditions=CONDITIONS[:2], seeds=5, **levels
     )
+    here = " ".join(CONDITIONS[0])
+    found = left_out(tmp_path, plan, lambda e: e["arm"] != "SAC-HER" or e["condition"] == here)
+    for claim in ("P1", "P3a"):
+        measured = found[claim].measured
+        assert measured.n_conditions == 1 and {*measured.conditions} <= {here}
     found = left_out(tmp_path, plan, lambda entry: entry["arm"] != "SAC-HER")
     for claim in ("P1", "P3a"):
         assert found[claim].verdict == "not tested" and "no results of SAC-HER" in found[claim].why

@@ -1041,3 +1041,24 @@ def test_what_draws_nothing_is_said_once_without_a_warning(tmp_path):
     refused = pytest.raises(FileError, match='cannot be filmed: it has no render_mode "rgb_array"')
     with warnings.catch_warnings(action="error"), refused:
         model.film(tmp_path / "nothing.gif")
+
+
+class Repeats(gym.Wrapper[Any, Any, Any, Any]):
+    """Takes each action four times."""
+
+    def step(self, action: Any) -> Any:
+        for _ in range(4):
+            result = self.env.step(action)
+            if result[2] or result[3]:
+                break
+        return result
+
+
+gym.register(
+    "Repeated-v0", entry_point=lambda: Repeats(gym.wrappers.TimeLimit(Hovering(ends=False), 100))
+)
+
+
+def test_a_limit_beneath_a_wrapper_that_repeats_actions_is_not_that_of_its_steps():
+    spec = hovering("Repeated-v0")
+    assert spec.max_episode_steps == 25

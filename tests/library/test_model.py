@@ -143,6 +143,14 @@ def test_ctrl_c_ends_learn_after_an_iteration_and_another_call_continues():
     assert torch.equal(parameters(once), parameters(interrupted.learn(30)))
 
 
+def test_a_callback_that_is_none_begins_nothing(tmp_path):
+    path = small().learn(30).save(tmp_path / "model")
+    model = hindsight.load(path)
+    with pytest.raises(SpecError, match="callback: 5 is not allowed"):
+        model.learn(30, callback=5)
+    assert model.num_timesteps == 30 and len(model.curves())
+
+
 @pytest.mark.parametrize("goes_on", [None, False])
 def test_ctrl_c_in_the_last_callback_is_noticed(goes_on):
     def interrupt(model: Any) -> bool | None:

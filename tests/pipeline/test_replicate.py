@@ -72,6 +72,8 @@ def test_snakemake_gets_the_keys_before_the_targets(commands):
     for words in (["--cores", "2"], ["-c2"], ["--cores=2"]):
         assert replicate.run(words, "1", published=False) == 130
         assert commands[-1][-2:] == ["--cores", "2"]
+        assert replicate.run(["--profile", "p", *words], "1", published=False) == 130
+        assert commands[-1][-4:] == ["--cores", "2", "--profile", "p"]
     with pytest.raises(SpecError, match="give keys as --config KEY=VALUE"):
         replicate.run(["--configfile", "x.yaml"], "1", published=False)
     for words in (["-d", "x"], ["--directory=x"], ["-s", "Snakefile"], ["--snakef", "x"]):

@@ -82,6 +82,7 @@ def test_merged_keys_may_be_overridden_and_lists_may_repeat(tmp_path):
         ("-2e+1", -20.0),
         ("'3e-4'", "3e-4"),
         ("3e", "3e"),
+        (".5e3", 500.0),
         ("e3", "e3"),
     ],
 )
@@ -93,8 +94,13 @@ def test_what_snakemake_reads_as_text_is_read_again() -> None:
     given = {"a": "null", "b": ["true", "3e-4", "PPO, 3 × 512"], "c": {"d": ["64"]}, "e": 2}
     found = {"a": None, "b": [True, 3e-4, "PPO, 3 × 512"], "c": {"d": [64]}, "e": 2}
     assert read_again(given) == found
-    words = ["a: [", "mine: a title", "[1, 2", "yes"]
+    words = ["a: [", "mine: a title", "[1, 2", "yes", "", "#x", "&a b", "Bits #2", "2026-12-01"]
     assert read_again(words) == words
+    title = 'experiments={b: {title: "4", figures: "Bits #2"}}'
+    (own,) = overrides_of([title])["experiments"].values()
+    with pytest.raises(SpecError) as refused:  # for what it lacks, and not for its words
+        load(ROOT / "config.yaml", {"experiments": {"b": own}})
+    assert "title" not in str(refused.value) and "figures" not in str(refused.value)
 
 
 @pytest.mark.parametrize("key", ["seeds", "hidden", "points"])

@@ -85,7 +85,7 @@ def _tops(rows: pd.DataFrame, spacing: float) -> Array:
 def _must_be_all(evidence: Evidence, experiment: str) -> None:
     """Raise Untested if an arm of the experiment was left out, and so is no rival."""
     plan = read_plan(evidence.directory / experiment / "plan.json")
-    there = {entry["arm"] for entry in plan["entries"]}
+    there = {e["arm"] for e in plan["entries"] if e["fidelity"] == evidence.fidelity}
     if absent := [arm for arm in plan["arms"] if arm not in there]:
         raise Untested(f"the experiment {experiment} has no results of {' and '.join(absent)}")
 
@@ -169,7 +169,7 @@ def first(
     resampled, fewest = [], []
     for place, mine in her.groupby(CONDITION, sort=False):
         arms = [own for _, own in other[other[CONDITION] == place].groupby("arm", sort=False)]
-        if not arms:
+        if len(arms) < other["arm"].nunique():  # the fastest may be one that was not trained there
             continue
         resampled.append(_raced([mine, *arms], time))
         fewest.append(min(len(own) for own in (mine, *arms)))
@@ -311,6 +311,8 @@ def sensitivity(evidence: Evidence) -> Measured:
     levels = curves.groupby([CONDITION, "role"])["level"].agg(frozenset)
     rates = levels.unstack("role")
     alike = rates.index[rates["subject"] == rates["baseline"]]
+    if alike.empty:
+        raise Untested("no condition has the same learning rates of both arms")
     best, worst = (
         each[name].unstack("role").reindex(alike, columns=list(BOTH)).dropna().clip(lower=FLOOR)
         for name in ("best", "worst")
@@ -633,6 +635,7 @@ def targeting(evidence: Evidence) -> Measured:
             raise Untested("targeted and untargeted MEHER have no results to compare")
         cells.append(evidence.cells(experiment, str(runs["arm"].iloc[0])))
         summary = evidence.table(experiment, "summary.csv", "subject", over=S_RATIO)
+        summary = summary[summary[S_RATIO] < 1 - ROUNDING]
         budgets.append(select(summary, "subject", failures=failures))
         sides.append(runs.assign(log=_log_time(runs).to_numpy())[runs[S_RATIO] < 1 - ROUNDING])
     if all(cells[1].get(place) == cell for place, cell in cells[0].items()):

@@ -313,6 +313,14 @@ class Model:
             theirs, bool(self.verbose) if progress is None else progress, not self.num_timesteps
         )
         folder = self.tensorboard_log if tensorboard is None else tensorboard
+        several = callback if isinstance(callback, Sequence) else [callback]
+        callbacks = [each for each in several if each is not None]
+        for each in callbacks:
+            if not callable(each) and not hasattr(each, "on_step"):
+                raise SpecError(
+                    f"callback: {each!r} is not allowed; it must be a callable that takes the "
+                    "model, or a list of them"
+                )
         prepare_process(self.device)
         with ExitStack() as stack:
             if not self._learns.acquire(blocking=False):  # in another thread
@@ -327,7 +335,11 @@ class Model:
                 print(*self.notes, sep="\n", end="\n" if self.notes else "", file=sys.stderr)
             runs = self._started()
             first, began = runs.env_steps, time.monotonic()
-            callbacks, ends = self._callbacks(callback, total_timesteps)
+            ends: list[Callable[[], None]] = []
+            for i, each in enumerate(callbacks):
+                if hasattr(each, "on_step"):
+                    callbacks[i], end = called_after(each, self, total_timesteps)
+                    ends.append(end)
             target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
             self._warn_before_learning(target)
             runs.spec = self.spec.model_copy(update={"steps": target})
@@ -362,24 +374,6 @@ class Model:
             line = f"{runs.env_steps - first:,} steps of each run; evaluations of {episodes} "
             print(f"{line}episodes took {share:.0%} of the time", file=sys.stderr)
         return self
-
-    def _callbacks(
-        self, given: Callback | Sequence[Callback] | None, steps: int
-    ) -> tuple[list[Callback], list[Callable[[], None]]]:
-        """What to call after every iteration, and in the end."""
-        several = given if isinstance(given, Sequence) else [given]
-        callbacks = [each for each in several if each is not None]
-        ends: list[Callable[[], None]] = []
-        for i, each in enumerate(callbacks):
-            if hasattr(each, "on_step"):
-                callbacks[i], end = called_after(each, self, steps)
-                ends.append(end)
-            elif not callable(each):
-                raise SpecError(
-                    f"callback: {each!r} is not allowed; it must be a callable that takes the "
-                    "model, or a list of them"
-                )
-        return callbacks, ends
 
     def _warn_before_learning(self, target: int) -> None:
         """Warn if no step is learned from up to the step `target`."""

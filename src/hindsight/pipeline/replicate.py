@@ -68,14 +68,14 @@ def _run(arguments: Sequence[str], cores: str, published: bool) -> int:
         pass
     keys = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
     asked = ArgumentParser(add_help=False, allow_abbrev=False)
-    asked.add_argument("--cores", "-c", default=cores)
+    asked.add_argument("--cores", "-c")
     chosen, rest = asked.parse_known_args(rest)
-    cores = chosen.cores
     # A profile given by the user sets the cores itself.
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
-    command = [sys.executable, "-m", "snakemake", *([] if own else ["--cores", cores]), *rest]
+    used = chosen.cores or (None if own else cores)
+    command = [sys.executable, "-m", "snakemake", *(["--cores", used] if used else []), *rest]
     command += [*(["--config", *keys] if keys else []), *arguments[at:]]
-    for line in what_comes(project, None if own else cores):
+    for line in what_comes(project, used):
         print(line, flush=True)
     started = time.time()
     status, stopped_by = supervise(command, project)

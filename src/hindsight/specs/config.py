@@ -46,9 +46,10 @@ HERO = "learned_described"
 
 
 def _level(value: Any) -> Any:
-    if not isinstance(value, bool | int | float | str):
+    found = read_again(value)
+    if not isinstance(found, bool | int | float | str):
         raise ValueError(f"{value!r} is not a number or a word")
-    return value
+    return found
 
 
 def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -349,7 +350,9 @@ def overrides_of(pairs: Sequence[str], option: str = "--config") -> dict[str, An
 
 def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
     """Read config.yaml and the files beside it (`completed`); SpecError names the file."""
-    own, given = read_keys(path), read_again(overrides or {})
+    own, given = read_keys(path), dict(overrides or {})
+    # Titles and the like are words, whatever they look like.
+    given |= {key: read_again(given[key]) for key in given.keys() - {"experiments", "presets"}}
     values = completed({**own, **given}, path.parent)
     try:
         return validated(Config, values)

@@ -142,7 +142,8 @@ class GymnasiumSpec(EnvironmentSpec):
                 env = self.make()
                 seen = env.observation_space
                 policy_outputs(self.called, env.action_space)
-                limit = limit_of(env) or specs.trials().own_step_limit(env, self.called)
+                limit = limit_of(env) if _shows_each_step(env) else None
+                limit = limit or specs.trials().own_step_limit(env, self.called)
                 keep(self.id, self.kwargs, getattr(env, "env", env), closes=True)
             if (limit or 0) <= MOST:
                 object.__setattr__(self, "max_episode_steps", limit or SOME_LIMIT)
@@ -296,6 +297,15 @@ def limit_of(env: gym.Env[Any, Any]) -> int | None:
             limits.append(env._max_episode_steps)
         env = env.env
     return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _shows_each_step(env: Any) -> bool:
+    """Whether no wrapper of the user's, which may repeat actions, is around a TimeLimit."""
+    while isinstance(env, gym.Wrapper) and not isinstance(env, TimeLimit):
+        if type(env).__module__.partition(".")[0] not in ("gymnasium", "hindsight"):
+            return False
+        env = env.env
+    return True
 
 
 def keep(name: str, kwargs: Mapping[str, Any], env: gym.Env[Any, Any], closes: bool) -> None:

@@ -17,9 +17,8 @@ from hindsight.specs.errors import SpecError
 
 #: PyYAML's safe loader; the one in C, if available, is seven times as fast.
 YAML: Any = type("YAML", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
-YAML.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), "-+0123456789"
-)
+EXPONENT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
+YAML.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, "-+.0123456789")
 END = yaml.CollectionEndEvent
 DEEPEST = 50
 #: Maximum number of values after expanding aliases.
@@ -69,7 +68,7 @@ def read_again(values: Any) -> Any:
     if isinstance(values, str):
         with suppress(SpecError):
             found = values_of(values, "")
-            return values if isinstance(found, dict | list) else found
+            return found if values == "null" or isinstance(found, int | float) else values
     return values
 
 

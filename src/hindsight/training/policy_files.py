@@ -78,7 +78,7 @@ class PolicyFile:
             elsewhere = "policies" if "scores" in saved else "best"
             with suppress(KeyError, TypeError, AttributeError):  # told of where it is used
                 same = (hash_of(values), saved.get("code", named[2])) == named.groups()
-                if not same or path.absolute().parents[1].name == elsewhere:
+                if not same or path.absolute().parent.parent.name == elsewhere:
                     raise DamagedError(f"{path}: {OF_ANOTHER}", path)
         return cls(path, values, seeds, rows, acts_only, saved)
 
