@@ -198,7 +198,7 @@ for does in ("ends", "learns"):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     model.learn(60)
     assert model._runs.env.pool.goes_on
-    print(model.num_timesteps, model._runs.buffer.position)
+    print(model.num_timesteps, model._runs.buffer.position, flush=True)  # before the next fork
 """
 
 
