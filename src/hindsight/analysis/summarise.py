@@ -389,7 +389,7 @@ def _stack(parts: Sequence[tuple[Key, Columns]], keys: list[str]) -> pd.DataFram
         return pd.DataFrame(columns=keys)
     part = np.repeat(np.arange(len(parts)), [len(table["seed"]) for _, table in parts])
     keyed = pd.DataFrame([key for key, _ in parts], columns=keys)
-    for name in keyed.columns[keyed.dtypes == object]:  # a column of a table has one kind of values
+    for name in keyed.columns[keyed.dtypes == "object"]:  # a column has one kind of values
         if keyed[name].dropna().map(type).nunique() > 1:
             keyed[name] = keyed[name].map(str, na_action="ignore")
     keyed = keyed.iloc[part]
