@@ -217,6 +217,10 @@ def test_a_policy_of_other_code_or_of_another_kind_is_not_taken_for_this_one(
     for use in (PolicyFile.read, load):
         with pytest.raises(FileError, match="holds another policy than its name says"):
             use(other)
+    mine = tmp_path / "mine/policies/chase" / best.name  # a folder of the user's own
+    mine.parent.mkdir(parents=True)
+    shutil.copy(best, mine)
+    assert PolicyFile.read(mine).seeds == PolicyFile.read(best).seeds
     whole, first = best.read_bytes(), policy.read_bytes()
     for content in (first, whole[:50], b""):
         best.write_bytes(content)

@@ -819,6 +819,7 @@ gym.register("Sluggish-v0", Sluggish, kwargs={"held": "closure"})
 def test_a_limit_within_what_a_function_makes_is_found_without_a_trial(capsys):
     spec = hovering("Limited-v0", steps=20_000)
     assert spec.step_limit == 20_000 and "looking for" not in capsys.readouterr().err
+    assert validated(GymnasiumSpec, spec.model_dump()) == spec  # as a file says
     with pytest.raises(SpecError, match="has a step limit of 2,000,000, and nothing can be learn"):
         hovering("Limited-v0", steps=2_000_000)
 

@@ -91,3 +91,9 @@ def test_our_own_environments_move_as_the_fidelity_says():
     released = PPO("PredatorPrey-v0", prey="repel", fidelity="released", seeds=1).spec.environment
     env = gym.make("PredatorPrey-v0", prey="repel", render_mode="rgb_array")
     assert PPO(env, seeds=1).spec.environment == released == env.unwrapped.parameters
+
+
+def test_a_fidelity_counts_where_the_other_is_not_possible():
+    """`described` copies need whole episodes, which these rollouts do not hold."""
+    model = PPO("PointReach-v0", her="final", fidelity="released", n_steps=16, batch_size=16)
+    assert model.spec.hindsight.fidelity == "released"

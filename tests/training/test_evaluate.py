@@ -314,3 +314,26 @@ def test_a_model_of_stable_baselines3_is_what_a_plain_loop_makes_of_it(determini
     assert asked == [{"deterministic": deterministic}] * round(15 * found.length_mean)
     actions = iter(chosen)
     assert_is_a_plain_loop(found, env, lambda obs: int(next(actions)[0]))
+
+
+class Noted(Blocks):
+    """A part of its observations is left out of training, and cannot be flattened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        notes = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3))
+        self.observation_space = gymnasium.spaces.Dict({**self.observation_space, "notes": notes})
+
+    def reset(self, **options: Any) -> Any:
+        parts = {k: x for k, x in self.observation_space.items() if k != "notes"}
+        gymnasium.Env.reset(self, seed=options.get("seed"))
+        return {**{k: np.zeros(x.shape, np.float32) for k, x in parts.items()}, "notes": (1,)}, {}
+
+
+gymnasium.register("Noted-v0", Noted, max_episode_steps=5)
+
+
+def test_parts_that_are_left_out_need_no_size(tmp_path):
+    spec = cell_in({"id": f"{__name__}:Noted-v0"}, {"hidden": (5,)}, steps=10_000)
+    path = policy_file(tmp_path / "policy.safetensors", spec, {0: initial_row(spec, 0)})
+    assert evaluate_policy(path, f"{__name__}:Noted-v0", 2).length_mean == 5

@@ -127,6 +127,12 @@ def test_episodes_are_stored_whole_unless_buffer_size_is_too_small(buffer_size, 
     assert ("share, 199 steps, holds" in told) == ("to 1,600 or more" in told) == (longest < 100)
 
 
+def test_a_short_training_takes_no_room_for_episodes_longer_than_it():
+    where, how = {**POINT, "max_steps": 10_000}, {"name": "td3", "n_envs": 8, **SMALL}
+    made = runs(cell_in(where, how, steps=800), 1)
+    assert made.buffer.n_slots * 8 < 5000
+
+
 def test_hindsight_is_over_for_a_run_that_succeeds_often_enough():
     """A threshold of 0 is reached with the hundredth episode: then nothing is relabelled."""
     released = {"fidelity": "released"}

@@ -161,7 +161,9 @@ def takes_one(function: Callable[..., Any], goals: tuple[Array, Array, Sequence[
     except Exception:
         return False  # if it fails for many, too, that is reported
     try:
-        function(achieved[:1].copy(), desired[:1].copy(), [infos[0]])  # a batch of one
+        alone = np.ravel(function(achieved[:1].copy(), desired[:1].copy(), [infos[0]]))
+        if not np.allclose(alone, each[:1], equal_nan=True):
+            return True
         together = np.asarray(function(achieved, desired, list(infos)))
         return together.size != len(each) or not np.allclose(together.ravel(), each, equal_nan=True)
     except Exception:
@@ -389,7 +391,8 @@ class HindsightReplayBuffer(FieldBuffer):
 
         Args:
             terminated: whether the last step terminated the episode; if not, it was truncated.
-            infos: arrays [step] of the `info_keys`, or one dictionary per step.
+            infos: arrays [step] of the `info_keys`; of one environment or with `copy_infos`, also
+                one dictionary per step.
 
         Raises:
             ValueError: as `add`; or an episode is open, or longer than the buffer.

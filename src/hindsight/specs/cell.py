@@ -7,6 +7,7 @@ example).  Its hash is part of the file name, so experiments that share a cell t
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -341,7 +342,10 @@ def must_count(spec: CellSpec, values: dict[str, Any], keys: Collection[str]) ->
                 raise SpecError(f"{key}={given[key]} has no effect{because}")
 
 
-def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec:
+def _with_fidelity(values: Mapping[str, Any], fidelity: Fidelity) -> CellSpec | None:
+    """The cell with this fidelity; None if it is not possible."""
     parts = {key: part for key, part in values.items() if isinstance(part, dict)}
     changed = {k: {**part, "fidelity": fidelity} for k, part in parts.items() if "fidelity" in part}
-    return validated(CellSpec, {**values, **changed})
+    with suppress(SpecError):
+        return validated(CellSpec, {**values, **changed})
+    return None

@@ -17,7 +17,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
 import numpy as np
@@ -26,7 +26,7 @@ from gymnasium.wrappers import TimeLimit
 from pydantic import Field, model_validator
 
 from hindsight import specs
-from hindsight.specs.base import MOST, EnvironmentSpec, Few, Success
+from hindsight.specs.base import MOST, NUMBER, EnvironmentSpec, Success
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.own_code import digest_of, note
@@ -121,7 +121,7 @@ class GymnasiumSpec(EnvironmentSpec):
     id: str
     kwargs: dict[str, Any] = Field(default={})
     """Keyword arguments of the environment's constructor."""
-    max_episode_steps: Few | None = None
+    max_episode_steps: Annotated[int, Field(ge=1, le=MOST), NUMBER] | None = None
     """Steps after which an episode is truncated; null: as registered."""
     terminates: Literal["goal", "never"] | None = None
     """Whether success ends an episode; null: found by `compute_terminated`, or else by trial."""

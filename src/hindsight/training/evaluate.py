@@ -283,7 +283,7 @@ def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
     """Raise SpecError unless the environment's observations and actions fit the policy."""
     where, spaces, actions = spec.environment, env.observation_space, env.action_space
     parts = spaces.spaces if isinstance(spaces, Dict) else {}
-    sizes = {key: flatdim(space) for key, space in parts.items()}
+    sizes = {key: flatdim(parts[key]) for key in where.keys if key in parts}
     # Our own tasks' parts are all of one size.
     goal = getattr(where, "goal_size", sizes.get("desired_goal"))
     choices = action_choices(actions)

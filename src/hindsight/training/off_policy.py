@@ -68,8 +68,9 @@ class OffPolicyRuns(Runs):
             env.observation_size, env.goal_size, env.action_size, has_rest=env.keeps_rest
         )
         n_envs, limit = self.algorithm.n_envs, self.spec.environment.step_limit
-        room = max(self.spec.steps + self.rollout_steps, 2 * n_envs * limit)
-        size = min(self.algorithm.buffer_size, room)
+        to_come = self.spec.steps + self.rollout_steps
+        limit = min(limit, -(-to_come // n_envs))  # no episode is longer than the training
+        size = min(self.algorithm.buffer_size, max(to_come, 2 * n_envs * limit))
         sizes = (len(self.seeds), n_envs, size, row, relabelling)
         kind: Any = ReplayBuffer
         if replay.prioritized:

@@ -78,7 +78,9 @@ class PolicyFile:
             elsewhere = "policies" if "scores" in saved else "best"
             with suppress(KeyError, TypeError, AttributeError):  # told of where it is used
                 same = (hash_of(values), saved.get("code", named[2])) == named.groups()
-                if not same or path.absolute().parent.parent.name == elsewhere:
+                home = path.absolute().parent.parent
+                is_there = home.name == elsewhere and (home.parent / "cells").is_dir()
+                if not same or is_there:
                     raise DamagedError(f"{path}: {OF_ANOTHER}", path)
         return cls(path, values, seeds, rows, acts_only, saved)
 

@@ -480,9 +480,10 @@ def _must_survive_rounding(name: str, found: Evidence) -> None:
 
     A number that only trembles loses nothing: its rounding is small compared with the way to goals.
     """
-    if not found.starts:
+    starts = found.starts or [(step.achieved, step.desired) for step in found.steps]
+    if not starts:
         return
-    begun, wanted = (np.array(each, float) for each in zip(*found.starts, strict=True))
+    begun, wanted = (np.array(each, float) for each in zip(*starts, strict=True))
     matters = (found.change > 0) & (found.rounding > 1e-5 * np.abs(begun - wanted).max())
     lost = matters & (found.rounding > found.change / 10)
     if lost.any():
