@@ -237,7 +237,7 @@ def rollout_of(
         step.success,
         starts,
         env.state.clone(),
-        Cuts(step.truncated, step.next_obs) if env.truncates else None,
+        Cuts(step.truncated, step.next_obs) if env.spec.truncates else None,
         step.rest,
     )
 

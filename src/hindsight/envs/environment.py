@@ -26,7 +26,6 @@ class Environment(ABC):
     observation_size: int  # size of `state`'s last dimension
     action_size: int  # numbers in an action; 1 for discrete actions
     n_choices: int | None  # actions are 0 ... n_choices - 1; None: continuous actions
-    truncates = True  # whether a time limit may truncate episodes
     terminates_on_success: bool  # whether achieving the goal ends the episode
     any_success = False  # whether any step's success makes an episode one; if not, its last step's
     threshold: float  # the distance within which a goal is achieved, unless the spec is `foreign`

@@ -112,7 +112,6 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     step_function = step
     pay = Pay(success=1.0, failure=-1.0, step=0.0)
     terminates_on_success = True
-    truncates = False
     goals_move = True
 
     @property

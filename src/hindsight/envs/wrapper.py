@@ -145,7 +145,7 @@ class GoalEnv(gymnasium.Env[Any, Any]):
             for goal in (achieved_goal, desired_goal)
         )
         native, fails = self.native, torch.zeros(achieved.shape[:-1], dtype=torch.bool)
-        if not native.truncates:  # then reaching the step limit is a failure that terminates
+        if not native.spec.truncates:  # then reaching the step limit is a failure that terminates
             fails |= torch.tensor(_timed_out(info, tuple(achieved.shape[1:-1])))
         reward, success = native.task.reward(achieved, desired, fails)
         terminated = success & native.task.terminates_on_success | fails

@@ -46,7 +46,7 @@ class ReplaySamples(NamedTuple):
     discounts: Any = None  # for n-step returns, which this buffer does not compute
 
 
-class Inner(HindsightReplayBuffer):
+class _Inner(HindsightReplayBuffer):
     """The buffer inside, whose messages use the names of Stable-Baselines3's arguments."""
 
     size_name, infos_name, only_numbers = "buffer_size", "copy_info_dict", ""
@@ -138,7 +138,7 @@ class HerReplayBuffer:
             compute_terminated=method_of(env, "compute_terminated"),
             metadata=getattr(env, "metadata", None),
         )
-        self.buffer = Inner(
+        self.buffer = _Inner(
             buffer_size,
             seen,
             strategy=strategy,

@@ -431,6 +431,11 @@ class Model:
         name = self.spec.environment.id
         return Progress.of_iteration(name, n * done, n * (target - first), seconds, columns)
 
+    def _forget_best(self) -> None:
+        """Forget the scores, which were of another task, until the next evaluation."""
+        self._scores, self._task_changed = [UNKNOWN] * len(self.seeds), True
+        self._act_as_known()
+
     def _act_as_known(self) -> None:
         """Let runs that no evaluation has scored act with their latest finite parameters."""
         for i, row in enumerate(self._rows["last"]):
@@ -477,10 +482,8 @@ class Model:
                     warn_of_another_task(file, self.spec)
             self._runs, self._file, self._resumes = runs, None, None
             # A file's steps and parameters may not be those of the training that goes on.
-            self.num_timesteps, self._rows["last"] = (
-                runs.env_steps,
-                runs.rows.detach().cpu().clone(),
-            )
+            self.num_timesteps = runs.env_steps
+            self._rows["last"] = runs.rows.detach().cpu().clone()
         return self._runs
 
     def _most_stored(self) -> int:
@@ -573,16 +576,14 @@ class Model:
             SpecError: the environment has no such method.
             EnvironmentFailure: the method raised an error.
         """
-        runs, called = self._started(), True
+        runs = self._started()
         try:
-            return runs.call(method, arguments, options)
-        except SpecError:
-            called = False
+            found = runs.call(method, arguments, options)
+        except EnvironmentFailure:  # in some environments it may have been called
+            self._forget_best()
             raise
-        finally:
-            if called:
-                self._scores, self._task_changed = [UNKNOWN] * len(self.seeds), True
-                self._act_as_known()
+        self._forget_best()
+        return found
 
     def curves(self) -> pd.DataFrame:
         """Return the learning curves: a row per run and iteration, and per run and evaluation.
@@ -875,8 +876,7 @@ class Model:
             model._set_up(spec, file.seeds, rows, every, device, workers)
             model._restore(file)
             if is_another_task(file, spec):  # whose scores are others
-                model._scores = [UNKNOWN] * len(file.seeds)
-                model._act_as_known()
+                model._forget_best()
         except SpecError:
             raise
         except MISFITS as error:
