@@ -259,7 +259,7 @@ class HerReplayBuffer:
             if self.goal_selection_strategy == "episode":
                 count = count + ring.before.take(relabelled)
             uniform[len(others) :, 1] = (draw.randint(0, count) + 0.5) / count
-        return self.buffer.sample_at(np.concatenate([others, relabelled]), uniform)
+        return self.buffer.read_at(np.concatenate([others, relabelled]), uniform)
 
     def _stored(self) -> Array:
         """What can be sampled, as indices into the ring, in Stable-Baselines3's order."""

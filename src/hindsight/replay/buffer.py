@@ -326,7 +326,7 @@ class ReplayBuffer:
     def check_can_sample(self) -> Index:
         """Number of transitions that can be sampled, [run]; raise ValueError if a run has none."""
         total: Index = self.finished().sum(1)
-        if not total.all():
+        if some(total == 0):
             which = f" of run {total.argmin()}" if len(total) > 1 else ""
             advice = "begin to sample (learning_starts) after more steps than an episode has"
             if self.position > self.n_slots:
@@ -516,7 +516,8 @@ class ReplayBuffer:
         return bool(whole.all())
 
     def _on_device(self, values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(self.device)
+        tensor = torch.from_numpy(values)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device)
 
     def _slots(self, position: int, steps: int) -> Any:
         """Slots of `steps` steps from `position` on: a slice, which is faster, unless they wrap."""

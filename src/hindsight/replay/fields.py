@@ -74,8 +74,10 @@ class Field:
 
     def read(self, rows: Rows) -> Array:
         """Read [..., *shape] from rows [..., width]; a view if possible."""
-        part = self.of(rows).reshape(*rows.shape[:-1], *self.shape)
-        return part.astype(self.dtype, copy=False)
+        part = self.of(rows)
+        if len(self.shape) != 1:
+            part = part.reshape(*rows.shape[:-1], *self.shape)
+        return part if self.dtype == self.stored else part.astype(self.dtype)
 
 
 def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any, Any]]) -> dict[str, Field]:
@@ -144,7 +146,7 @@ def per_goal(name: str, function: Any, arguments: Sequence[Any], n: int) -> Rows
             "it must return one number for each goal"
         )
     numbers = array.reshape(n).astype(np.float32, copy=False)
-    if array.dtype.kind == "f" and not np.isfinite(numbers).all():
+    if array.dtype.kind == "f" and some(~np.isfinite(numbers)):
         bad = numbers[~np.isfinite(numbers)][0]
         raise ValueError(
             f"{name}: it returned {bad}, which is not allowed; every number must be finite"

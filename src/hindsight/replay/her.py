@@ -8,6 +8,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -113,6 +114,12 @@ def _noted(name: str) -> Callable[..., Any]:
 
 for _name in ("__getitem__", "get", "__contains__", "__iter__", "items", "keys", "values"):
     setattr(NotKept, _name, _noted(_name))
+
+
+@lru_cache(4)  # making them takes as long as a quarter of a sample
+def empty_infos(kind: type[dict[str, Any]], n: int) -> list[dict[str, Any]]:
+    """`n` empty infos, which are to be emptied again if a function wrote into them."""
+    return [kind() for _ in range(n)]
 
 
 def method_of(env: Any, name: str) -> Callable[..., Any] | None:
@@ -516,7 +523,11 @@ class HindsightReplayBuffer(FieldBuffer):
         most = 1.0, np.nextafter(1.0, 0.0)  # 1 is never relabelled
         if numbers.shape != (len(index), 2) or not ((numbers >= 0) & (numbers <= most)).all():
             raise ValueError(f"uniform: numbers [{len(index)}, 2] in [0, 1) are needed")
-        return self._out(self._read(index, numbers), None, index)
+        return self.read_at(index, numbers)
+
+    def read_at(self, indexes: Index, uniform: Numbers) -> Sample:
+        """`sample_at` without its checks, of arrays."""
+        return self._out(self._read(indexes, uniform), None, indexes)
 
     def _out(self, rows: Rows, weights: Array | None, indexes: Index) -> Sample:
         fields = self.fields
@@ -617,12 +628,12 @@ class HindsightReplayBuffer(FieldBuffer):
             if self.goals_have_axis and achieved.ndim == 1:
                 achieved, desired = achieved[:, None], desired[:, None]
             if infos is None:
-                return achieved, desired, [empty() for _ in range(len(rows))]
+                return achieved, desired, list(empty_infos(kind, len(rows)))
             return achieved, desired, [again(info) for info in infos]
 
         # With a part of the reward beyond, what infos pay is in that.
         known = name in self._readers or self.row.rest is not None
-        empty: type[dict[str, Any]] = dict if known else NotKept
+        kind = dict if known else NotKept
         NotKept.reads = False
         if name not in self._takes_one and len(rows):
             self._takes_one[name] = takes_one(function, goals())
@@ -632,6 +643,9 @@ class HindsightReplayBuffer(FieldBuffer):
             each = [_of_one_goal(function, *one) for one in zip(*goals(), strict=True)]
             return per_goal(name, np.array, [each], len(rows))
         finally:
+            if infos is None and any(written := empty_infos(kind, len(rows))):
+                for info in written:
+                    info.clear()
             if NotKept.reads:
                 self._readers.add(name)
                 warnings.warn(
