@@ -109,7 +109,7 @@ class HerReplayBuffer:
         """
         for name in former:
             if name not in FORMER:
-                names = [*FORMER, *signature(HerReplayBuffer).parameters]
+                names = {*FORMER, *signature(HerReplayBuffer).parameters} - {"former"}
                 raise TypeError(f"{name} is no argument of HerReplayBuffer{guess(name, names)}")
             warnings.warn(f"{name} has no effect: {FORMER[name]}", stacklevel=2)
         if optimize_memory_usage:
