@@ -287,6 +287,7 @@ def write_experiment(
         "source": "laptop",
         "preset": {"hidden": [64, 64], "seeds": seeds, "steps": iterations * N_STEPS},
         "arms": list(arms),
+        "roles": {arm: what_it_is(name, arm)["role"] for arm in arms},
         "vary": list(levels[0]),
         "entries": entries,
     }

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from hindsight.claims import Verdict, evaluate, write_claims
-from hindsight.claims.evidence import Evidence
+from hindsight.claims.evidence import Evidence, Untested
 from hindsight.claims.measures import MEASURES, lean
 from tests.analysis.synthetic import (
     CONDITIONS,
@@ -191,6 +191,16 @@ def test_what_a_diverged_run_does_not_do_is_not_saved(tmp_path):
     runs.to_parquet(path)
     evidence = Evidence(tmp_path / "results/tables/laptop", "released")
     assert MEASURES["saved_after"](evidence, column="updates").n_seeds == whole.n_seeds - 1
+    here = " ".join(CONDITIONS[0])
+    runs.loc[runs["condition"] == here, "ended"] = "diverged"
+    runs.to_parquet(path)
+    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
+    found = MEASURES["saved_after"](evidence, column="updates")
+    assert found.n_conditions == 1 and found.missing == [f"{here}: every run diverged"]
+    runs.assign(ended="diverged").to_parquet(path)
+    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
+    with pytest.raises(Untested, match="every run that switched, or its partner, diverged"):
+        MEASURES["saved_after"](evidence, column="updates")
 
 
 def test_arms_with_fewer_steps_are_named(tmp_path):
@@ -208,7 +218,7 @@ def test_without_one_of_the_rivals_nobody_is_first(tmp_path):
     plan = write_experiment(
         tmp_path, "algorithms", arms=ALL_ARMS, conditions=CONDITIONS[:2], seeds=5, **levels
     )
-    here = " ".join(CONDITIONS[0])
+    here, every = " ".join(CONDITIONS[0]), plan.read_text()
     found = left_out(tmp_path, plan, lambda e: e["arm"] != "SAC-HER" or e["condition"] == here)
     for claim in ("P1", "P3a"):
         measured = found[claim].measured
@@ -217,6 +227,23 @@ def test_without_one_of_the_rivals_nobody_is_first(tmp_path):
     for claim in ("P1", "P3a"):
         assert found[claim].verdict == "not tested" and "no results of SAC-HER" in found[claim].why
     assert found["P2a"].verdict != "not tested"
+    plan.write_text(every)
+    found = left_out(tmp_path, plan, lambda entry: entry["arm"] != "PPO")  # no rival of P3a
+    assert found["P3a"].verdict != "not tested", found["P3a"].why
+
+
+def test_without_sac_nobody_s_return_is_the_highest(tmp_path):
+    """Not even among all arms of an experiment that has none of SAC without hindsight."""
+    tables = summarised(
+        tmp_path, "papers_network", seeds=5, iterations=20, fidelities=("described",),
+        curve_of=lambda *_: rise(4), conditions=CONDITIONS[:2],
+        arms=arms_of("papers_network"), levels=[{}],
+    )  # fmt: skip
+    with pytest.raises(Untested, match="does not have SAC with and without hindsight"):
+        MEASURES["highest"](
+            Evidence(tables.parent, "described"), tie=0.02, experiment="papers_network",
+            column="coarse_max_median_return",
+        )  # fmt: skip
 
 
 def test_p5a_counts_the_rates_of_both_arms(tmp_path):

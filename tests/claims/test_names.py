@@ -41,6 +41,7 @@ def test_a_renamed_arm_changes_no_verdict(tmp_path):
         plan = json.loads(path.read_text())
         names = {arm: f"Z{9 - i} of {plan['experiment']}" for i, arm in enumerate(plan["arms"])}
         plan["arms"] = list(names.values())
+        plan["roles"] = {names[arm]: role for arm, role in plan["roles"].items()}
         for entry in plan["entries"]:
             entry["arm"] = names[entry["arm"]]
         again = after / path.parent.name / "plan.json"

@@ -499,6 +499,19 @@ class Metres(Hovering):
         return seen | {key: self.steps * x + self.origin for key, x in goals.items()}
 
 
+class Far(Near, Metres):
+    """Pays for nearness, less a fee."""
+
+    def __init__(self, fee: float = 0.0, **how: Any) -> None:
+        super().__init__(**how)
+        self.fee = fee
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        reward = self.compute_reward(obs["achieved_goal"], obs["desired_goal"], {})
+        return obs, reward - self.fee, *rest
+
+
 class Fee(Hovering):
     """Every step costs a half more."""
 
@@ -529,7 +542,7 @@ class Hours(Rounded):
         return obs, reward - 0.01 * self.tolls, *rest
 
 
-for kind in (OwnGoal, Blind, Scaled, Near, Exact, Bonus, Fee, Rounded, Hours, Metres):
+for kind in (OwnGoal, Blind, Scaled, Near, Exact, Bonus, Fee, Far, Rounded, Hours, Metres):
     gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=20)
 
 
@@ -619,6 +632,16 @@ def test_the_rounding_of_goals_is_no_rest_but_a_small_fee_is(origin):
     driven(refusing(0.0), 100)
     with pytest.raises(SpecError, match="with rest=refuse they must agree"):
         refusing(1e-4 + 1e-5 * origin)
+
+
+def test_a_fee_far_away_is_no_rounding_of_doubles():
+    def refusing(fee: float) -> GymnasiumSpec:
+        kwargs = {"origin": 1e6, "steps": 10.0, "fee": fee}
+        return validated(GymnasiumSpec, {"id": "Far-v0", "kwargs": kwargs, "rest": "refuse"})
+
+    refusing(0.0)
+    with pytest.raises(SpecError, match="with rest=refuse they must agree"):
+        refusing(0.5)
 
 
 def test_goals_of_doubles_that_float32_keeps_apart_are_taken():
@@ -811,17 +834,20 @@ class Unbounded(Still):
 
 gym.register("Stubborn-v0", Stubborn, max_episode_steps=50)
 gym.register("Unbounded-v0", Unbounded)
-gym.register("Limited-v0", lambda steps: TimeLimit(Still(), steps))
+gym.register("Limited-v0", lambda steps, still=True: TimeLimit(
+    Still() if still else Hovering(ends=False), steps
+))  # fmt: skip
 gym.register("Still-v0", Still)
 gym.register("Sluggish-v0", Sluggish, kwargs={"held": "closure"})
 
 
-def test_a_limit_within_what_a_function_makes_is_found_without_a_trial(capsys):
-    spec = hovering("Limited-v0", steps=20_000)
-    assert spec.step_limit == 20_000 and "looking for" not in capsys.readouterr().err
+def test_a_limit_within_what_a_function_makes_counts_but_for_a_shorter_one_beneath():
+    spec = hovering("Limited-v0", steps=20_000, still=False)
+    assert spec.step_limit == 20_000
+    assert hovering("Limited-v0", steps=20_000).step_limit == 50
     assert validated(GymnasiumSpec, spec.model_dump()) == spec  # as a file says
     with pytest.raises(SpecError, match="has a step limit of 2,000,000, and nothing can be learn"):
-        hovering("Limited-v0", steps=2_000_000)
+        hovering("Limited-v0", steps=2_000_000, still=False)
 
 
 def test_the_neutral_action_shows_a_limit_that_random_ones_do_not():

@@ -1,5 +1,6 @@
 """Goals that are not boxes; goal functions that take one goal at a time or read infos."""
 
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -8,7 +9,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-from hindsight import DDPG, DQN, PPO, GoalEnvironment
+from hindsight import DDPG, DQN, PPO, SAC, GoalEnvironment, load
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.library import model as model_module
 from hindsight.library.policy import Policy
@@ -234,6 +235,20 @@ def test_pictures_as_goals_fit_in_memory_unless_a_person_says_otherwise(monkeypa
     assert 7e8 < runs.buffer.rows.numel() * 4 < 9e8
     asked = DQN(env, buffer_size=300, **SMALL)
     assert asked._most_stored() == 300
+
+
+def test_a_buffer_for_little_memory_is_as_large_whatever_the_step_limit(monkeypatch, tmp_path):
+    monkeypatch.setattr(model_module, "LARGEST_BUFFER", 1e5)
+    few: dict[str, Any] = SMALL | {"n_envs": 8, "log_interval": 40, "learning_starts": 50}
+    fits, keeps = int(1e5 / (4 * 2 * 22)), "the replay buffer keeps 568 transitions of each run"
+    with pytest.warns(UserWarning, match=keeps):
+        model = SAC("PointReach-v0", max_steps=1000, **few).learn(400)
+    path = model.save(tmp_path / "model.safetensors", training=True)
+    with pytest.warns(UserWarning, match=keeps):
+        again = load(path, env=partial(gym.make, "PointReach-v0")).learn(400)
+    for runs in (model._runs, again._runs):
+        assert fits - 8 < runs.buffer.n_envs * runs.buffer.n_slots <= fits
+    assert again.num_timesteps == 800
 
 
 @pytest.mark.parametrize(

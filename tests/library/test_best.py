@@ -33,7 +33,7 @@ def test_what_was_best_in_another_task_is_forgotten(training, tmp_path):
     path = model.save(tmp_path / "model", training=training)
     with pytest.warns(UserWarning):
         harder = hindsight.load(path, env="Wide-v0")
-        assert last_is_best(harder)
+        assert torch.equal(harder.parameters(), model.parameters())  # until it learns
         harder.learn(400)
     assert last_is_best(harder) and not torch.equal(harder.parameters(), model.parameters())
     again = hindsight.load(path)
@@ -48,7 +48,7 @@ def test_what_was_best_before_a_method_was_called_is_forgotten():
     observation = model.get_env().reset()
     before = model.predict(observation)[0]
     model.call("set_level", 1.0)
-    assert last_is_best(model) and not np.array_equal(model.predict(observation)[0], before)
+    assert np.array_equal(model.predict(observation)[0], before)  # until it learns
     assert last_is_best(model.learn(400))
 
 

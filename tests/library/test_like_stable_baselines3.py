@@ -226,7 +226,7 @@ def test_arguments_of_earlier_versions(name):
         HerReplayBuffer(*arguments, **{f"{name}s": True})
     with pytest.raises(TypeError, match=r"n_sampled_goals is no .* did you mean 'n_sampled_goal'"):
         HerReplayBuffer(*arguments, n_sampled_goals=4)
-    with pytest.raises(TypeError, match="formers is no argument of HerReplayBuffer$"):
+    with pytest.raises(TypeError, match=r"formers is no argument of HerReplayBuffer$"):
         HerReplayBuffer(*arguments, formers=4)
 
 

@@ -442,6 +442,10 @@ def test_words_on_snakemakes_command_line_that_are_values():
     given = {"early_end": "null", "end_test": "null", "select": as_text, "experiments": experiments}
     config = load(CONFIG, {"preset": "smoke", **given})
     assert config.size.early_end is None and config.size.end_test is None
+    row = {"arms": ["SAC"], "end_test": "false"}
+    tiny = {"hidden": ["64", "64"], "seeds": "2", "steps": "8192", "select": {"algorithms": row}}
+    own = load(CONFIG, {"preset": "tiny", "presets": {"tiny": tiny}})
+    assert own.size.select["algorithms"][0].end_test is False
     assert all(
         entry.level == {"only_if_moved": True} for entry, _ in Plan.of(config).experiments["mine"]
     )

@@ -16,7 +16,7 @@ from PIL import Image
 from hindsight.envs.episodes import load_episodes
 from hindsight.envs.goal_environments import GoalEnvironments
 from hindsight.envs.render import PICTURES
-from hindsight.io.files import FileError
+from hindsight.io.files import DamagedError, FileError
 from hindsight.library.model import SAC
 from hindsight.library.train import is_drawn
 from hindsight.specs.cell import CellSpec
@@ -88,6 +88,10 @@ def test_episodes_for_the_figure(tmp_path: Path) -> None:
     lengths = [len(e.predator) for e in watch.play_hunts(spec, hunter(spec), 8) if e.caught]
     assert first.caught and len(first.predator) == max(lengths)
     assert len(second.predator) == 22
+    renamed = tmp_path / f"x/{spec.name.rsplit('-', 1)[0]}-0123456789-0123456789ab.safetensors"
+    with pytest.raises(DamagedError, match="holds another policy than its name says") as named:
+        watch.write_episodes([policy_file(renamed, spec, {5: hunter(spec)})], out)
+    assert named.value.paths == (renamed,)
 
 
 def test_a_gif_has_a_frame_for_every_position(tmp_path: Path) -> None:

@@ -82,11 +82,12 @@ def _tops(rows: pd.DataFrame, spacing: float) -> Array:
     return np.asarray(np.nanmax(resampled_medians(curve, draw_seeds(curve.shape[1])), axis=0))
 
 
-def _must_be_all(evidence: Evidence, experiment: str) -> None:
-    """Raise Untested if an arm of the experiment was left out, and so is no rival."""
+def _must_be_all(evidence: Evidence, experiment: str, *roles: str) -> None:
+    """Raise Untested if an arm with one of these roles was left out, and so is no rival."""
     plan = read_plan(evidence.directory / experiment / "plan.json")
     there = {e["arm"] for e in plan["entries"] if e["fidelity"] == evidence.fidelity}
-    if absent := [arm for arm in plan["arms"] if arm not in there]:
+    arms = [arm for arm, role in plan["roles"].items() if role in roles]
+    if absent := [arm for arm in arms if arm not in there]:
         raise Untested(f"the experiment {experiment} has no results of {' and '.join(absent)}")
 
 
@@ -109,7 +110,9 @@ def highest(
     """
     summary = evidence.table(experiment, "summary.csv", *FOUR)
     curves = evidence.table(experiment, "seed_curves.parquet", *FOUR)
-    _must_be_all(evidence, experiment)
+    _must_be_all(evidence, experiment, *FOUR)
+    if select(summary, "reference")["her"].isna().nunique() < 2:
+        raise Untested(f"the experiment {experiment} does not have SAC with and without hindsight")
     leads, won, seeds = {}, [], int(summary["n_seeds"].min())
     most = summary.groupby(CONDITION).size().max()
     for place, arms in summary.groupby(CONDITION, sort=False):
@@ -156,7 +159,7 @@ def first(
     if other.empty:
         raise Untested("the rival has no results")
     if rivals == {"role": "reference"}:
-        _must_be_all(evidence, experiment)
+        _must_be_all(evidence, experiment, "reference")
     if time == "learn_minutes":
         clocks = summary[summary["arm"].isin({*her["arm"], *other["arm"]})]
         on_gpu = clocks["timed_on"].astype(str).str.contains("NVIDIA")
@@ -439,6 +442,8 @@ def after_the_best(evidence: Evidence, *, lost: float) -> Measured:
     ).T.rename_axis(RUN)
     # A condition is measured by most of its runs, or not at all.
     found = found[found["loss"].notna().groupby(level=CONDITION).transform("mean") > 0.5]
+    if found.empty:
+        raise Untested(f"in no condition do most runs have {2 * TENTHS} rollouts")
     loses = found["loss"].groupby(level=CONDITION).transform("mean") >= lost - ROUNDING
     falling = found[loses].dropna()
     if falling.empty:
@@ -711,7 +716,9 @@ def saved_after(
             whole.append(1.0 - spent[0, 2] / spent[1, 2])
             pace[run] = spent[0, 0] / spent[1, 0]  # NaN: hindsight is off from the first iteration
     if not after:
-        raise Untested("no run succeeds often enough to switch")
+        cut = not switch.empty and lost.issuperset(switch.index)
+        why = "every run that switched, or its partner, diverged"
+        raise Untested(why if cut else "no run succeeds often enough to switch")
     paces = _by_run(pace).groupby(CONDITION).median()
     alike = (paces - 1.0).abs().le(ALIKE) & clocks.reindex(paces.index).eq(1)
     if column == "minutes" and not alike.all():
@@ -722,7 +729,10 @@ def saved_after(
         of_conditions = sizes.groupby(CONDITION).mean()
         ratio = (shares * sizes).groupby(CONDITION).mean().sum() / of_conditions.sum()
         shares = ratio + (shares - ratio) * sizes / of_conditions.mean()
-    found = of_values(shares, words=more)
+    measured = shares.index.unique(CONDITION)
+    places = dict.fromkeys(place for place, _ in lost.intersection(switch.index))
+    absent = [f"{place}: every run diverged" for place in places if place not in measured]
+    found = of_values(shares, words=more, missing=absent)
     timing = 0.0
     if timing_sd:
         timing = statistics.student(timings) * timing_sd / math.sqrt(found.n_conditions)

@@ -20,7 +20,7 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     """Draw the share of each arm's runs whose training return has reached 0.8, by start.
 
     A line ends at its arm's budget. The fields of the title are each arm's number of such runs (a
-    dash if it has none), and `runs`, the largest number of runs of an arm.
+    dash if it has none), and `runs`, the number of runs of the first arm that has any.
     """
     entries = [entry for entry in chosen(tables.plan, spec) if not entry["level"]]
     runs = tables.read("runs.parquet", ["seed", "learn_step"])
@@ -57,10 +57,10 @@ def draw(tables: Tables, spec: FigureSpec) -> Figure:
     learned, trained = steps_by_arm.count(), steps_by_arm.size()
     there = [arm for arm in spec.arms if arm in trained]
     counts = {arm: str(learned[arm]) for arm in there}
-    counts |= {arm: f"{n} of {trained[arm]}" for arm, n in counts.items()
-               if trained[arm] < trained[there].max()}  # fmt: skip
+    most = trained[there[0]]
+    counts |= {arm: f"{n} of {trained[arm]}" for arm, n in counts.items() if trained[arm] != most}
     counts |= {arm: f"all {n}" for arm, n in counts.items() if learned[arm] == trained[arm]}
-    title = spec.title.format(*(counts.get(arm, "–") for arm in spec.arms), runs=trained.max())
+    title = spec.title.format(*(counts.get(arm, "–") for arm in spec.arms), runs=most)
     handles = [looks[arm].handle(arm, marker="none") for arm in there]
     x_label, y_label = "environment steps, logarithmic", "runs that have learned"
     return style.finish(figure, title, MEASURED, handles, x_label=x_label, y_label=y_label)

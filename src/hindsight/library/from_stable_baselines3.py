@@ -279,8 +279,9 @@ def _saw_normalized(model: Any) -> bool | None:
             if isinstance(space, Box)
         )
 
-    # Within an episode, the goal stays and the agent moves.
-    plain = all(same.values()) or (same.get("desired_goal") and not same.get("achieved_goal"))
+    # Within an episode, the goal stays and the agent moves; a goal of zeros stays in any case.
+    stays = same.get("desired_goal") and np.any(before["desired_goal"])
+    plain = all(same.values()) or (stays and not same.get("achieved_goal"))
     outside = possible(before) and not possible(seen)
     if plain:
         return None if outside else False

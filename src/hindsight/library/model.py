@@ -167,6 +167,8 @@ class Model:
         """
         given_env: Any = env_or_policy if env is None else env
         if None not in (env_or_policy, env):
+            if not isinstance(env_or_policy, str | type):
+                raise SpecError("env is given twice")
             settings = {"policy": env_or_policy, **settings}
         if hasattr(given_env, "num_envs"):
             given_env, n_envs = of_vector(given_env)
@@ -434,7 +436,6 @@ class Model:
     def _forget_best(self) -> None:
         """Forget the scores, which were of another task, until the next evaluation."""
         self._scores, self._task_changed = [UNKNOWN] * len(self.seeds), True
-        self._act_as_known()
 
     def _act_as_known(self) -> None:
         """Let runs that no evaluation has scored act with their latest finite parameters."""
@@ -462,8 +463,11 @@ class Model:
                             stacklevel=3,
                         )
             # The replay buffer's size must not depend on the length of a call of `learn`.
-            room = max(self._most_stored(), self.spec.algorithm.iteration_steps)
-            spec = self.spec.model_copy(update={"steps": room})
+            how, room = self.spec.algorithm, self._most_stored()
+            if not how.on_policy:
+                how = how.model_copy(update={"buffer_size": room})
+            steps = max(room, how.iteration_steps)
+            spec = self.spec.model_copy(update={"steps": steps, "algorithm": how})
             rows = self._rows["last"].clone()
             runs = runs_of(spec, self.seeds, self.device, self.workers, rows)
             for call in self._calls:
@@ -567,8 +571,8 @@ class Model:
         `compute_reward` relabels.  Rewards that are stored stay as they are, unless relabelled.
         `evaluate`, `film` and a loaded model make new instances, in which it was not called.
 
-        The task may be another one then, so what was best before it is forgotten: the latest
-        parameters act until the next evaluation, with which `learn` ends.
+        The task may be another one then, so the scores of before are forgotten: from the next
+        iteration on, the latest parameters act until the next evaluation, with which `learn` ends.
 
         Returns what it returned in training, by run and environment.
 

@@ -487,6 +487,7 @@ class HindsightReplayBuffer(FieldBuffer):
 
     def _by_key(self, infos: Iterable[Any]) -> dict[str, list[Any]]:
         """Values of the `info_keys` that all infos have, as of Stable-Baselines3's environments."""
+        infos = [*infos]
         there = [key for key in self._keys if all(key in (info or {}) for info in infos)]
         return {key: [info[key] for info in infos] for key in there}
 

@@ -72,7 +72,9 @@ def column(show: Callable[..., str], *columns: str) -> Callable[[dict[Any, Any]]
 
 
 _ARM: Column = ("algorithm", column(str, "arm"))
-_TASK: Column = ("task", column(str, "task"))
+_TASK: Column = (
+    "task", column(lambda task, place: ALL if place == ALL else str(task), "task", "condition")
+)  # fmt: skip
 _CONDITION: list[Column] = [
     ("spawn", column(lambda spawn: SPAWNS.get(spawn, ALL), "spawn")),
     ("prey", column(lambda prey: PREYS.get(prey, ALL), "prey")),

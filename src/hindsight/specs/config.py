@@ -352,7 +352,7 @@ def load(path: Path, overrides: dict[str, Any] | None = None) -> Config:
     """Read config.yaml and the files beside it (`completed`); SpecError names the file."""
     own, given = read_keys(path), dict(overrides or {})
     # Titles and the like are words, whatever they look like.
-    given |= {key: read_again(given[key]) for key in given.keys() - {"experiments", "presets"}}
+    given |= {key: read_again(given[key]) for key in given.keys() - {"experiments"}}
     values = completed({**own, **given}, path.parent)
     try:
         return validated(Config, values)

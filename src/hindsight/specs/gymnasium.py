@@ -142,8 +142,9 @@ class GymnasiumSpec(EnvironmentSpec):
                 env = self.make()
                 seen = env.observation_space
                 policy_outputs(self.called, env.action_space)
-                limit = limit_of(env) if _shows_each_step(env) else None
-                limit = limit or specs.trials().own_step_limit(env, self.called)
+                limits = [specs.trials().own_step_limit(env, self.called)]
+                limits += [limit_of(env)] if _shows_each_step(env) else []
+                limit = min(filter(None, limits), default=None)
                 keep(self.id, self.kwargs, getattr(env, "env", env), closes=True)
             if (limit or 0) <= MOST:
                 object.__setattr__(self, "max_episode_steps", limit or SOME_LIMIT)
@@ -290,7 +291,7 @@ class GymnasiumSpec(EnvironmentSpec):
 
 
 def limit_of(env: gym.Env[Any, Any]) -> int | None:
-    """Steps after which `gymnasium.make` or a TimeLimit truncates episodes; None: never."""
+    """Steps after which `gymnasium.make` or a TimeLimit truncates episodes; None: unknown."""
     limits = [] if env.spec is None else [env.spec.max_episode_steps]
     while isinstance(env, gym.Wrapper):
         if isinstance(env, TimeLimit):

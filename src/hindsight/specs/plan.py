@@ -355,6 +355,7 @@ class Plan:
                 "hidden": list(*networks) if len(networks) == 1 else [],
             },
             "arms": list(definition.arms),
+            "roles": {name: arm.role for name, arm in definition.arms.items()},
             "vary": list(definition.vary),
             "entries": [
                 {

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hindsight.io.checkpoints import load
-from hindsight.io.files import DamagedError, FileError
+from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec, hash_of
 from hindsight.specs.from_file import cell_of, values_of
 from hindsight.specs.gymnasium import NAMESPACE
@@ -29,6 +29,10 @@ OF_ANOTHER = (
 )
 #: Marks files written by `Model.save`.
 FORMAT = "hindsight model 1"
+
+
+class AnotherPolicyError(FileError):
+    """A file holds another policy than its name says."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class PolicyFile:
                 home = path.absolute().parent.parent
                 is_there = home.name == elsewhere and (home.parent / "cells").is_dir()
                 if not same or is_there:
-                    raise DamagedError(f"{path}: {OF_ANOTHER}", path)
+                    raise AnotherPolicyError(f"{path}: {OF_ANOTHER}")
         return cls(path, values, seeds, rows, acts_only, saved)
 
     def rows_of(self, spec: CellSpec) -> Tensor:

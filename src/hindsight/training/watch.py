@@ -28,7 +28,7 @@ from hindsight.streams import Purpose
 from hindsight.training.evaluate import Actor, actor_of, episode
 from hindsight.training.finished import is_policy_of
 from hindsight.training.policies import policy_of
-from hindsight.training.policy_files import PolicyFile, read_policy
+from hindsight.training.policy_files import AnotherPolicyError, PolicyFile, read_policy
 from hindsight.training.runs import play
 
 import_matplotlib()
@@ -159,10 +159,13 @@ def choose_headless(env: gym.Env[Any, Any]) -> None:
 def write_episodes(policies: Sequence[Path], out: Path) -> None:
     """Write one episode per policy file: the longest of eight, if possible a successful one.
 
-    Raises DamagedError for a policy of another training than the curves beside it.
+    Raises DamagedError for a policy of another training than its name or the curves beside it say.
     """
     for path in policies:
-        file = PolicyFile.read(path)
+        try:
+            file = PolicyFile.read(path)
+        except AnotherPolicyError as error:
+            raise DamagedError(str(error), path) from error
         spec = cell_of(file.values, path)
         curves = path.parents[2] / "cells" / path.parent.name / f"{path.stem}.parquet"
         found = about(curves)

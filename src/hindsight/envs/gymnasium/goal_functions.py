@@ -110,8 +110,12 @@ class OfGoals:
             slack += rounding if np.linalg.norm(desired - achieved) <= rounding else 0.0
         if (np.abs(found - paid) <= slack).any():
             return True
-        dense = len(np.unique(found)) > 2  # rewards that change with every distance
-        return bool(dense and found.min() - slack <= paid <= found.max() + slack)
+        if len(np.unique(found)) <= 2:  # rewards do not change with every distance
+            return False
+        gap = desired - achieved  # each number of the goals may be off by half of its last digit
+        by = 2 * float(np.spacing(np.abs(achieved).max())) / max(float(np.linalg.norm(gap)), 1e-9)
+        within = self(*_moved(achieved, desired, by))
+        return bool(within.min() - slack <= paid <= within.max() + slack)
 
     def _batch(self, achieved: Array, desired: Array, info: Mapping[str, Any]) -> Array:
         n = len(achieved)  # copies, because the function may change its arguments
@@ -155,9 +159,14 @@ def nearby(achieved: Array, desired: Array) -> tuple[Array, Array]:
     """Goals [*goal] as given, and moved closer or further apart by a rounding error, [n, *goal]."""
     if not np.issubdtype(achieved.dtype, np.floating):
         return achieved[None], desired[None]
+    far = float(np.linalg.norm(desired - achieved))
+    large = float(max(np.abs(achieved).max(), 1e-9))
+    return _moved(achieved, desired, 1e-5 + 1e-6 * large / max(far, 1e-9))
+
+
+def _moved(achieved: Array, desired: Array, by: float) -> tuple[Array, Array]:
+    """Goals [*goal] as given, and moved by this share of their distance, [3, *goal]."""
     gap = desired - achieved
-    far, large = float(np.linalg.norm(gap)), float(max(np.abs(achieved).max(), 1e-9))
-    by = 1e-5 + 1e-6 * large / max(far, 1e-9)
     moved = np.stack([achieved, achieved + by * gap, achieved - by * gap])
     return moved.astype(achieved.dtype), np.stack([desired] * 3)
 
