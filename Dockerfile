@@ -1,6 +1,5 @@
-# docker build --build-arg USER_ID=$(id -u) --tag hindsight . && mkdir -p .snakemake && docker run --rm -v "$PWD/results:/hindsight/results" -v "$PWD/figures:/hindsight/figures" -v "$PWD/.snakemake:/hindsight/.snakemake" hindsight make replicate ARGS="--config preset=smoke"
-# Run in a clone: results and figures stay there, and belong to you.  So does .snakemake, which records
-# what they were made from.
+# docker build --build-arg USER_ID=$(id -u) --tag hindsight . && docker run --rm -v "$PWD/results:/hindsight/results" -v "$PWD/figures:/hindsight/figures" hindsight make replicate ARGS="--config preset=smoke"
+# Run in a clone: results and figures stay there, and belong to you.
 FROM debian:bookworm-slim@sha256:abd67ffcfa541b485a3dff59865ab629aa048a6c613e639d36e7456b0b229241
 # PyTorch for CPUs; with --build-arg TORCH= PyPI's, which includes CUDA.
 ARG TORCH=cpu

@@ -2,19 +2,27 @@
 
 import os
 import re
+import sys
 import time
 from pathlib import Path
 from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from hindsight.cli import app
 from hindsight.io.files import FileError
-from hindsight.pipeline.project import KINDS, Project, clean, must_be_in_its_clone
+from hindsight.pipeline.project import (
+    KINDS,
+    Project,
+    cancel_left_jobs,
+    clean,
+    must_be_in_its_clone,
+)
 from hindsight.pipeline.replicate import what_comes
 from hindsight.specs.code import file_name
 from hindsight.specs.config import TRAINED, load
@@ -151,6 +159,40 @@ def test_what_another_process_did_since_the_plan_is_planned_again(tmp_path, monk
     done.touch()
     with pytest.raises(FileError, match="trained or removed cells since this run was planned"):
         project.begin()
+
+
+def test_only_jobs_that_snakemake_submitted_from_here_are_cancelled(tmp_path, monkeypatch, capsys):
+    of_a_run = "hindsight_0f3a5b7c-1d2e-4f60-8a9b-0c1d2e3f4a5b"
+    queue = tmp_path / "queue"
+    queue.write_text(
+        f"1|{of_a_run}|{tmp_path}\n2|hindsight_head|{tmp_path}\n3|{of_a_run}|{tmp_path.parent}\n"
+    )
+    for name, does in {
+        "squeue": f"cat {queue}",
+        "scancel": f'echo "$@" > done; rm {queue}',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.chdir(tmp_path)
+    cancel_left_jobs()
+    assert (tmp_path / "done").read_text() == "1\n"
+    assert "if an earlier run left jobs in the queue, cancel them" in capsys.readouterr().err
+    profile = yaml.safe_load((ROOT / "workflow/profiles/slurm/profile.yaml").read_text())
+    assert of_a_run.startswith(f"{profile['slurm-jobname-prefix']}_")
+
+
+def test_more_threads_than_a_job_has_cores_are_named(tmp_path, monkeypatch):
+    """The executor would cut them to the profile's."""
+    for name in ("sbatch", "squeue", "scancel", "sinfo"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    how = ["--workflow-profile", "workflow/profiles/slurm", "--config", "preset=smoke"]
+    refused = program(
+        sys.executable, "-m", "snakemake", *how, "execution={threads: 4}", cwd=ROOT
+    ).stderr
+    assert "execution.threads: 4 is more than the cores of a job, 1: raise `cores`" in refused
 
 
 def test_an_environments_id_is_one_word_of_the_shell(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from hindsight.io.fingerprint import of_stage
 from hindsight.io.interruption import end_with_parent
 from hindsight.pipeline.project import Project, must_be_in_its_clone
 from hindsight.specs.config import CONFIG, load
-from hindsight.specs.errors import EnvironmentFailure, SpecError
+from hindsight.specs.errors import PACKAGE, EnvironmentFailure, SpecError
 
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     end_with_parent(signal.SIGKILL)
@@ -51,13 +51,19 @@ PYTHON = (
     else shlex.quote(sys.executable)
 )
 shell.prefix(
-    f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(Path('src').resolve()))}${{{{PYTHONPATH:+:$PYTHONPATH}}}}; "
+    f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(PACKAGE.parent))}${{{{PYTHONPATH:+:$PYTHONPATH}}}}; "
     f'hindsight() {{{{ HINDSIGHT_PARENT=$PPID exec {PYTHON} -m hindsight "$@"; }}}}; '
 )
 
 
 onstart:
     try:
+        threads = PROJECT.config.execution.threads
+        if workflow.non_local_exec and threads > workflow.cores:
+            raise SpecError(
+                f"execution.threads: {threads} is more than the cores of a job, {workflow.cores}: "
+                f"raise `cores` in the profile, or add --cores {threads}"
+            )
         PROJECT.begin()
     except (SpecError, EnvironmentFailure, FileError) as error:
         raise WorkflowError(str(error)) from None

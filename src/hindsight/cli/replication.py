@@ -58,7 +58,8 @@ def plan(
     typer.echo(f"longest job {max(queue, default=0) / 3600:.1f} h")
     most = max(map(project.memory, cells.values()), default=0)
     disk = sum(map(file_bytes, cells.values()))
-    typer.echo(f"peak memory of a job {most / 1e3:.1f} GB, disk {decimal(disk)}")
+    typer.echo(f"peak memory of a job {most / 1e3:.1f} GB")
+    typer.echo(f"disk {decimal(disk)}, and about twice that until all cells have finished")
     for slots in jobs or (10, 100, 1000):
         took = wall_seconds(queue, slots)
         typer.echo(f"wall time with {slots} jobs at a time {took / 3600:.2f} h")

@@ -25,7 +25,7 @@ def held(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     On a file system without locks, warns and continues.
     """
     # No soft lock, whose file would outlive a killed holder.
-    lock = FileLock(path, mode=0o644, fallback_to_soft=False, on_acquired=_sign)
+    lock = FileLock(path, fallback_to_soft=False, on_acquired=_sign)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)

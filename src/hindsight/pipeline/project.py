@@ -22,6 +22,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -53,10 +54,10 @@ from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan, papers_grids
 
 SAFETY = 3  # how much slower a node may be than the machine on which costs were measured
-NODE_START_SECONDS = 60  # startup of a job on a slow file system
+NODE_START_SECONDS = 180  # startup of a job on a slow file system, and compiling
 SNAKEMAKE_MB = 300  # a cluster job runs two Snakemake processes besides the cell
-#: Prefix of all job names on a cluster (workflow/profiles/slurm).
-JOB_PREFIX = "hindsight"
+#: The names of jobs on a cluster: a prefix (workflow/profiles/slurm), and the run's number.
+JOB_NAME = re.compile(r"hindsight_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CANCEL_SECONDS = 120  # a cluster kills jobs that do not end within about ten seconds
 #: The number of seeds in the name of a cell's file.
 SEEDS = re.compile(r"-(\d+)seeds")
@@ -312,8 +313,9 @@ class Project:
 
     def runtime(self, spec: CellSpec, attempt: int = 1) -> int:
         """Minutes to request, more at each attempt."""
-        work = NODE_START_SECONDS + SAFETY * attempt * seconds(spec)
-        return -(-int(work) // 60)
+        at_a_time = min(self.config.execution.threads, spec.seeds)
+        work = NODE_START_SECONDS + SAFETY * seconds(spec) / at_a_time
+        return -(-int(attempt * work) // 60)
 
     def queue(self) -> list[float]:
         """Estimated seconds of each cell to be trained, in the order in which they start."""
@@ -332,6 +334,8 @@ class Project:
             raise FileError(f"{self.root}/cells: there are no results of {self.source} to show")
         self._locks.enter_context(lock())
         atexit.register(self._locks.close)  # `end` is not called after a failure
+        if self.trains:
+            cancel_left_jobs()
         if self.trains and self.look() != self.there:
             raise FileError(
                 "another process has trained or removed cells since this run was planned; type the "
@@ -339,7 +343,6 @@ class Project:
             )
         self._leave_the_future()
         if self.trains:
-            cancel_left_jobs()
             for name in self.missing:
                 spec = self.plan.cells[name]
                 path = TRAINED / "specs" / f"{self.files[name]}.json"
@@ -425,14 +428,20 @@ def cancel_left_jobs() -> None:
 
 
 def _left_jobs() -> list[str]:
-    """Ids of the user's unfinished jobs submitted from this folder."""
+    """Ids of the user's unfinished jobs that Snakemake submitted from this folder."""
     query = ["squeue", "--me", "--noheader", "--format=%i|%j|%Z"]
     found = subprocess.run(query, capture_output=True, text=True, check=False)
+    if found.returncode:
+        why = found.stderr.strip().partition("\n")[0]
+        print(
+            f"squeue failed ({why}): if an earlier run left jobs in the queue, cancel them",
+            file=sys.stderr,
+        )
     rows = (line.split("|", 2) for line in found.stdout.splitlines())
     return [
         job
         for job, name, folder in rows
-        if name.startswith(f"{JOB_PREFIX}_") and Path(folder).resolve() == Path.cwd()
+        if JOB_NAME.fullmatch(name) and Path(folder).resolve() == Path.cwd()
     ]
 
 

@@ -248,7 +248,7 @@ class Execution(Spec):
     """How cells are trained; changes no result except the time taken."""
 
     device: Annotated[str, Field(pattern=DEVICES)] = "cpu"
-    #: Seconds between checkpoints of a cell: the most that an interruption loses.
+    #: Seconds between checkpoints of a cell, which are written at the end of an iteration.
     checkpoint_seconds: Positive = 60.0
     #: Cores of a job: runs that train at a time, or processes that step third-party environments.
     threads: Annotated[int, Field(ge=1, le=256), NUMBER] = 1

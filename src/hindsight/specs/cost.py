@@ -23,6 +23,8 @@ OFF_POLICY_WEIGHT_MS, OFF_POLICY_UNIT_MS = 9.0e-8, 2.0e-6
 #: A third-party environment: a step of its own (of a robot arm), handing it over, the policy and
 #: all else that is done once for the environments of all runs; and memory.
 FOREIGN_STEP_MS, FOREIGN_ROW_MS, FOREIGN_CALL_MS, FOREIGN_MB = 1.0, 0.1, 0.2, 15
+#: A replay buffer with its copy for a checkpoint, and what reading that again takes.
+BUFFER_COPIES = 2.4
 #: Startup of a process, mostly imports.
 START_SECONDS = 4.0
 #: Overhead of a cluster job on an idle node: queue, Snakemake's start and its status checks.
@@ -81,10 +83,13 @@ def megabytes(spec: CellSpec) -> int:
     """
     runs, how, obs = spec.seeds, spec.algorithm, spec.environment.observation_size
     if isinstance(how, OnPolicySpec):
-        stored = how.n_steps * how.n_envs * _samples(spec) * (3 * obs + 20 + 3 * max(how.hidden))
+        stored: float = (
+            how.n_steps * how.n_envs * _samples(spec) * (3 * obs + 20 + 3 * max(how.hidden))
+        )
     else:
-        stored = min(cast(OffPolicySpec, how).buffer_size, spec.steps) * (3 * obs + 8)
-    numbers = runs * (stored + 12 * spec.n_weights)
+        width = 2 * obs + spec.environment.action_size + 5
+        stored = BUFFER_COPIES * min(cast(OffPolicySpec, how).buffer_size, spec.steps) * width
+    numbers = int(runs * (stored + 12 * spec.n_weights))
     # training environments, and those for evaluation
     places = (
         runs * (how.n_envs + GymnasiumSpec.parallel_episodes) if spec.environment.foreign else 0

@@ -200,10 +200,11 @@ class CellTraining:
 
     def _checkpoint(self, runs: Runs) -> None:
         """Write a checkpoint if one is due; after a signal, write one and raise Interrupted."""
-        record, now, number = self.record, time.monotonic(), self.notice.signal
-        if number is not None or now - self.saved >= self.execution.checkpoint_seconds:
-            self.saved = now
+        record, number = self.record, self.notice.signal
+        due = self.saved + self.execution.checkpoint_seconds
+        if number is not None or time.monotonic() >= due:
             record.save(runs.state_dict())
+            self.saved = time.monotonic()
         if number is None:
             return
         raise Interrupted(
