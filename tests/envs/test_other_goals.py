@@ -231,6 +231,7 @@ def test_pictures_as_goals_fit_in_memory_unless_a_person_says_otherwise(monkeypa
     monkeypatch.setattr(model_module, "LARGEST_BUFFER", 8e8)
     with pytest.warns(UserWarning, match=r"keeps .* of each run, since 1,000,000 would take 62 GB"):
         model = DQN(env, log_interval=100, **SMALL).learn(100)
+    assert any("observation is an image, which networks see as one row" in x for x in model.notes)
     runs: Any = model._runs
     assert 7e8 < runs.buffer.rows.numel() * 4 < 9e8
     asked = DQN(env, buffer_size=300, **SMALL)

@@ -100,12 +100,10 @@ def train(
         # A process that was killed when its training had ended may have left them.
         KeepBest(files["best"], spec).add_reused(about(files["cells"]).get("reused"))
     else:
-        if files["cells"].exists() and about(files["cells"]).get("spec_hash") != spec.hash:
-            for file in (files["cells"], files["policies"]):  # of another cell, or damaged
-                if file.exists():
-                    typer.echo(
-                        f"{file}: is not of this training; set aside as {set_aside(file).name}"
-                    )
+        if files["cells"].exists() and not trained:
+            why = "not both there and whole, as this training wrote them; set aside as"
+            for file in filter(Path.exists, (files["cells"], files["policies"])):
+                typer.echo(f"{file}: curves and policies are {why} {set_aside(file).name}")
         execution = Execution(known_device(device), workers=workers, again=again)
         callbacks: list[Any] = []
         if checkpoint_every is not None:

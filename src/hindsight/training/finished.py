@@ -110,6 +110,9 @@ def runs_to_reuse(root: Path, spec: CellSpec, device: str) -> TrainedRuns | None
     for seeds in (*more, *fewer):
         other = spec.model_copy(update={"seeds": seeds})
         if (found := load_trained(root, other)) is None:
+            if (root / "cells" / f"{file_name(other)}.parquet").exists():
+                why = "curves and policies are not both there and whole"
+                print(f"{other.name}: {why}, so its runs are not reused", file=sys.stderr)
             continue
         changed = changed_versions(found.origin["versions"])
         if (there := found.origin["device"]) != device:

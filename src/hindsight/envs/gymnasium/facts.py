@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Box, Space
 from numpy.typing import NDArray
 
 from hindsight.envs.gymnasium.endings import ending_of, tests_of
@@ -328,6 +328,12 @@ def _alarms(
     """Lines about what is probably wrong."""
     if first.left_out:
         yield f"{', '.join(first.left_out)} left out: images, or neither numbers nor choices"
+    seen = first.spaces["observation"]
+    if isinstance(seen, Box) and seen.dtype == np.uint8 and len(seen.shape) > 1:
+        yield (
+            "observation is an image, which networks see as one row of bytes from 0 to 255: put "
+            "features there instead, or at least scale it"
+        )
     if alike:
         yield ALIKE
     if rest == "keep" and not rewards.reads_info and rest_depends(rewards, found):
