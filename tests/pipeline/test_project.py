@@ -188,10 +188,13 @@ def test_more_threads_than_a_job_has_cores_are_named(tmp_path, monkeypatch):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    how = ["--workflow-profile", "workflow/profiles/slurm", "--config", "preset=smoke"]
+    for name in ("config", "config.yaml", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    how = ["--snakefile", ROOT / "Snakefile", "--config", "preset=smoke", "execution={threads: 4}"]
+    profile = ["--workflow-profile", ROOT / "workflow/profiles/slurm"]
     refused = program(
-        sys.executable, "-m", "snakemake", *how, "execution={threads: 4}", cwd=ROOT
-    ).stderr
+        sys.executable, "-m", "snakemake", *profile, *how, cwd=tmp_path
+    ).stderr  # fmt: skip
     assert "execution.threads: 4 is more than the cores of a job, 1: raise `cores`" in refused
 
 
