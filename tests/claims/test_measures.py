@@ -11,7 +11,7 @@ import pytest
 
 from hindsight.claims import Verdict, evaluate, write_claims
 from hindsight.claims.evidence import Evidence, Untested
-from hindsight.claims.measures import MEASURES, lean
+from hindsight.claims.measures import CUT, MEASURES, lean
 from tests.analysis.synthetic import (
     CONDITIONS,
     N_STEPS,
@@ -196,10 +196,10 @@ def test_what_a_diverged_run_does_not_do_is_not_saved(tmp_path):
     runs.to_parquet(path)
     evidence = Evidence(tmp_path / "results/tables/laptop", "released")
     found = MEASURES["saved_after"](evidence, column="updates")
-    assert found.n_conditions == 1 and found.missing == [f"{here}: every run diverged"]
+    assert found.n_conditions == 1 and found.missing == [f"{here}: {CUT}"]
     runs.assign(ended="diverged").to_parquet(path)
     evidence = Evidence(tmp_path / "results/tables/laptop", "released")
-    with pytest.raises(Untested, match="every run that switched, or its partner, diverged"):
+    with pytest.raises(Untested, match=CUT):
         MEASURES["saved_after"](evidence, column="updates")
 
 

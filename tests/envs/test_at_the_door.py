@@ -834,20 +834,17 @@ class Unbounded(Still):
 
 gym.register("Stubborn-v0", Stubborn, max_episode_steps=50)
 gym.register("Unbounded-v0", Unbounded)
-gym.register("Limited-v0", lambda steps, still=True: TimeLimit(
-    Still() if still else Hovering(ends=False), steps
-))  # fmt: skip
+gym.register("Limited-v0", lambda steps: TimeLimit(Still(), steps))
 gym.register("Still-v0", Still)
 gym.register("Sluggish-v0", Sluggish, kwargs={"held": "closure"})
 
 
-def test_a_limit_within_what_a_function_makes_counts_but_for_a_shorter_one_beneath():
-    spec = hovering("Limited-v0", steps=20_000, still=False)
-    assert spec.step_limit == 20_000
-    assert hovering("Limited-v0", steps=20_000).step_limit == 50
+def test_a_limit_within_what_a_function_makes_is_found_without_a_trial(capsys):
+    spec = hovering("Limited-v0", steps=20_000)
+    assert spec.step_limit == 20_000 and "looking for" not in capsys.readouterr().err
     assert validated(GymnasiumSpec, spec.model_dump()) == spec  # as a file says
     with pytest.raises(SpecError, match="has a step limit of 2,000,000, and nothing can be learn"):
-        hovering("Limited-v0", steps=2_000_000, still=False)
+        hovering("Limited-v0", steps=2_000_000)
 
 
 def test_the_neutral_action_shows_a_limit_that_random_ones_do_not():

@@ -10,6 +10,7 @@ import torch
 
 import hindsight
 from hindsight import PPO, SAC
+from hindsight.library.model import UNKNOWN
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import evaluate_policy
 from tests.envs import worlds
@@ -50,6 +51,19 @@ def test_what_was_best_before_a_method_was_called_is_forgotten():
     model.call("set_level", 1.0)
     assert np.array_equal(model.predict(observation)[0], before)  # until it learns
     assert last_is_best(model.learn(400))
+
+
+def test_the_best_run_acts_until_a_model_learns_elsewhere(tmp_path):
+    model = small(seeds=2).learn(400)
+    model._scores, model._rows["best"] = [(0.0, -1.0), (1.0, 0.0)], model._rows["best"] + 1
+    best = model.parameters()
+    path = model.save(tmp_path / "model")
+    harder = hindsight.load(path, env="Wide-v0")
+    model.call("set_level", 1.0)
+    for one in (model, harder):
+        assert one.best_run == 1 and torch.equal(one.parameters(), best)
+    again = hindsight.load(harder.save(tmp_path / "again"))
+    assert set(again._scores) == {UNKNOWN}
 
 
 def test_a_method_that_does_not_exist_changes_nothing():

@@ -3,10 +3,14 @@
 import copy
 import math
 import pickle
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import gymnasium
@@ -369,6 +373,31 @@ def test_a_function_that_changes_its_arguments_changes_no_sample():
             np.testing.assert_array_equal(batch.rewards, -np.abs(gap[:, 0]))
             assert set(batch.next_obs["achieved_goal"][:, 0]) == set(range(1, 6))
         assert buffer.infos is None or not any(buffer.infos[0, :5])
+
+
+def test_infos_that_are_not_kept_are_empty_for_each_sample():
+    """Also in two threads, and after a function was tried out; what one writes there stays."""
+    kept: list[Any] = []
+
+    def reward(achieved: Any, desired: Any, info: Any) -> Any:  # of one goal
+        here = info.setdefault("thread", threading.get_ident())
+        kept.append(info)
+        time.sleep(1e-4)
+        assert here == info["thread"] == threading.get_ident()
+        return info.setdefault("reward", -abs(float(achieved[0]) - float(desired[0])))
+
+    def samples(seed: int) -> None:
+        buffer = HindsightReplayBuffer(40, Line(), compute_reward=reward, k=10**6, seed=seed)
+        play(buffer, Line(), np.ones((5, 1), np.float32))
+        for _ in range(5):
+            batch = buffer.sample(16)
+            gap = batch.next_obs["achieved_goal"] - batch.obs["desired_goal"]
+            np.testing.assert_array_equal(batch.rewards, -np.abs(gap[:, 0]))
+
+    with warnings.catch_warnings(), ThreadPoolExecutor(2) as pool:
+        warnings.simplefilter("ignore")  # that it reads them
+        assert len(list(pool.map(samples, range(2)))) == 2
+    assert kept and all(info.keys() == {"thread", "reward"} for info in kept)
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -59,9 +59,10 @@ shell.prefix(
 onstart:
     try:
         threads = PROJECT.config.execution.threads
-        if workflow.non_local_exec and threads > workflow.cores:
+        cores = workflow.resource_settings.cores or threads
+        if workflow.non_local_exec and threads > cores:
             raise SpecError(
-                f"execution.threads: {threads} is more than the cores of a job, {workflow.cores}: "
+                f"execution.threads: {threads} is more than the cores of a job, {cores}: "
                 f"raise `cores` in the profile, or add --cores {threads}"
             )
         PROJECT.begin()

@@ -42,6 +42,7 @@ NOTHING = "no run reaches a training return of 0.8"
 #: Arms are timed alike if their clocks differ by at most this share before the switch.
 ALIKE = 0.05
 TENTHS = 10  # parts of a run
+CUT = "every run that switched, or its partner, diverged"
 #: The experiment that compares the algorithms.
 MAIN = "algorithms"
 S_RATIO = "s_ratio"
@@ -86,7 +87,8 @@ def _must_be_all(evidence: Evidence, experiment: str, *roles: str) -> None:
     """Raise Untested if an arm with one of these roles was left out, and so is no rival."""
     plan = read_plan(evidence.directory / experiment / "plan.json")
     there = {e["arm"] for e in plan["entries"] if e["fidelity"] == evidence.fidelity}
-    arms = [arm for arm, role in plan["roles"].items() if role in roles]
+    every = plan.get("roles", dict.fromkeys(plan["arms"], roles[0]))  # older plans have none
+    arms = [arm for arm, role in every.items() if role in roles]
     if absent := [arm for arm in arms if arm not in there]:
         raise Untested(f"the experiment {experiment} has no results of {' and '.join(absent)}")
 
@@ -717,8 +719,7 @@ def saved_after(
             pace[run] = spent[0, 0] / spent[1, 0]  # NaN: hindsight is off from the first iteration
     if not after:
         cut = not switch.empty and lost.issuperset(switch.index)
-        why = "every run that switched, or its partner, diverged"
-        raise Untested(why if cut else "no run succeeds often enough to switch")
+        raise Untested(CUT if cut else "no run succeeds often enough to switch")
     paces = _by_run(pace).groupby(CONDITION).median()
     alike = (paces - 1.0).abs().le(ALIKE) & clocks.reindex(paces.index).eq(1)
     if column == "minutes" and not alike.all():
@@ -730,8 +731,8 @@ def saved_after(
         ratio = (shares * sizes).groupby(CONDITION).mean().sum() / of_conditions.sum()
         shares = ratio + (shares - ratio) * sizes / of_conditions.mean()
     measured = shares.index.unique(CONDITION)
-    places = dict.fromkeys(place for place, _ in lost.intersection(switch.index))
-    absent = [f"{place}: every run diverged" for place in places if place not in measured]
+    places = dict.fromkeys(place for place, seed in switch.index if (place, seed) in lost)
+    absent = [f"{place}: {CUT}" for place in places if place not in measured]
     found = of_values(shares, words=more, missing=absent)
     timing = 0.0
     if timing_sd:

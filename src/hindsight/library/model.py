@@ -425,6 +425,7 @@ class Model:
         self.num_timesteps = runs.env_steps
         self._note(runs, "train", columns)
         self._rows["last"] = runs.rows.detach().cpu().clone()
+        self._forget_scores()
         self._act_as_known()
         if self.num_timesteps - self._tested >= self.evaluate_every or self.num_timesteps >= target:
             self._test(runs)
@@ -433,9 +434,10 @@ class Model:
         name = self.spec.environment.id
         return Progress.of_iteration(name, n * done, n * (target - first), seconds, columns)
 
-    def _forget_best(self) -> None:
-        """Forget the scores, which were of another task, until the next evaluation."""
-        self._scores, self._task_changed = [UNKNOWN] * len(self.seeds), True
+    def _forget_scores(self) -> None:
+        """Forget what was best in another task, until the next evaluation."""
+        if self._task_changed:
+            self._scores = [UNKNOWN] * len(self.seeds)
 
     def _act_as_known(self) -> None:
         """Let runs that no evaluation has scored act with their latest finite parameters."""
@@ -539,6 +541,7 @@ class Model:
         """Evaluate every run and keep its parameters if they are the best."""
         began = time.monotonic()
         found = runs.evaluate()
+        self._forget_scores()
         self._task_changed = False
         self._test_seconds += time.monotonic() - began
         self._note(runs, "evaluation", found)
@@ -584,9 +587,9 @@ class Model:
         try:
             found = runs.call(method, arguments, options)
         except EnvironmentFailure:  # in some environments it may have been called
-            self._forget_best()
+            self._task_changed = True
             raise
-        self._forget_best()
+        self._task_changed = True
         return found
 
     def curves(self) -> pd.DataFrame:
@@ -816,7 +819,7 @@ class Model:
             "seeds": self.seeds,
             "rows": self._rows["best"],
             "last": self._rows["last"],
-            "scores": self._scores,
+            "scores": [UNKNOWN] * len(self.seeds) if self._task_changed else self._scores,
             "steps": self.num_timesteps,
             "evaluate_every": self.evaluate_every,
             "choices": list(environment.choices),
@@ -879,8 +882,7 @@ class Model:
             every = whole(file.saved.get("evaluate_every", grid), 1)
             model._set_up(spec, file.seeds, rows, every, device, workers)
             model._restore(file)
-            if is_another_task(file, spec):  # whose scores are others
-                model._forget_best()
+            model._task_changed = is_another_task(file, spec)
         except SpecError:
             raise
         except MISFITS as error:

@@ -308,13 +308,14 @@ class Project:
         return int(10 * math.log2(1 + seconds(spec))) + 1000 * first
 
     def memory(self, spec: CellSpec, attempt: int = 1) -> int:
-        """Megabytes to request, more at each attempt."""
-        return attempt * (SNAKEMAKE_MB + megabytes(spec))
+        """Megabytes to request, more at the second and third attempt."""
+        return min(attempt, 3) * (SNAKEMAKE_MB + megabytes(spec))
 
     def runtime(self, spec: CellSpec, attempt: int = 1) -> int:
         """Minutes to request, more at each attempt."""
-        at_a_time = min(self.config.execution.threads, spec.seeds)
-        work = NODE_START_SECONDS + SAFETY * seconds(spec) / at_a_time
+        at_a_time = 1 if self.on_gpu else self.config.execution.threads
+        share = -(-spec.seeds // at_a_time) / spec.seeds
+        work = NODE_START_SECONDS + SAFETY * share * seconds(spec)
         return -(-int(attempt * work) // 60)
 
     def queue(self) -> list[float]:

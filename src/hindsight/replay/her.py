@@ -6,9 +6,9 @@ of those libraries.
 
 import copy
 import pickle
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -116,10 +116,23 @@ for _name in ("__getitem__", "get", "__contains__", "__iter__", "items", "keys",
     setattr(NotKept, _name, _noted(_name))
 
 
-@lru_cache(4)  # making them takes as long as a quarter of a sample
-def empty_infos(kind: type[dict[str, Any]], n: int) -> list[dict[str, Any]]:
-    """`n` empty infos, which are to be emptied again if a function wrote into them."""
-    return [kind() for _ in range(n)]
+class Unwritten(threading.local):
+    """Empty infos that were given to functions, which wrote nothing into them.
+
+    Making new ones would take as long as a fifth of a sample.
+    """
+
+    def __init__(self) -> None:
+        self._infos: dict[type[dict[str, Any]], list[dict[str, Any]]] = {}
+
+    def __call__(self, kind: type[dict[str, Any]], n: int) -> list[dict[str, Any]]:
+        infos = self._infos.get(kind, [])
+        if len(infos) != n or any(infos):
+            infos = self._infos[kind] = [kind() for _ in range(n)]
+        return infos.copy()
+
+
+empty_infos = Unwritten()
 
 
 def method_of(env: Any, name: str) -> Callable[..., Any] | None:
@@ -629,12 +642,12 @@ class HindsightReplayBuffer(FieldBuffer):
             if self.goals_have_axis and achieved.ndim == 1:
                 achieved, desired = achieved[:, None], desired[:, None]
             if infos is None:
-                return achieved, desired, list(empty_infos(kind, len(rows)))
+                return achieved, desired, empty_infos(kind, len(rows))
             return achieved, desired, [again(info) for info in infos]
 
         # With a part of the reward beyond, what infos pay is in that.
         known = name in self._readers or self.row.rest is not None
-        kind = dict if known else NotKept
+        kind: type[dict[str, Any]] = dict if known else NotKept
         NotKept.reads = False
         if name not in self._takes_one and len(rows):
             self._takes_one[name] = takes_one(function, goals())
@@ -644,9 +657,6 @@ class HindsightReplayBuffer(FieldBuffer):
             each = [_of_one_goal(function, *one) for one in zip(*goals(), strict=True)]
             return per_goal(name, np.array, [each], len(rows))
         finally:
-            if infos is None and any(written := empty_infos(kind, len(rows))):
-                for info in written:
-                    info.clear()
             if NotKept.reads:
                 self._readers.add(name)
                 warnings.warn(

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Space, flatdim
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import AtariPreprocessing, MaxAndSkipObservation, TimeLimit
 from pydantic import Field, model_validator
 
 from hindsight import specs
@@ -142,9 +142,8 @@ class GymnasiumSpec(EnvironmentSpec):
                 env = self.make()
                 seen = env.observation_space
                 policy_outputs(self.called, env.action_space)
-                limits = [specs.trials().own_step_limit(env, self.called)]
-                limits += [limit_of(env)] if _shows_each_step(env) else []
-                limit = min(filter(None, limits), default=None)
+                limit = limit_of(env) if _shows_each_step(env) else None
+                limit = limit or specs.trials().own_step_limit(env, self.called)
                 keep(self.id, self.kwargs, getattr(env, "env", env), closes=True)
             if (limit or 0) <= MOST:
                 object.__setattr__(self, "max_episode_steps", limit or SOME_LIMIT)
@@ -301,9 +300,10 @@ def limit_of(env: gym.Env[Any, Any]) -> int | None:
 
 
 def _shows_each_step(env: Any) -> bool:
-    """Whether no wrapper of the user's, which may repeat actions, is around a TimeLimit."""
+    """Whether no wrapper that repeats actions, as one of the user's may, is around a TimeLimit."""
     while isinstance(env, gym.Wrapper) and not isinstance(env, TimeLimit):
-        if type(env).__module__.partition(".")[0] not in ("gymnasium", "hindsight"):
+        known = type(env).__module__.partition(".")[0] in ("gymnasium", "hindsight")
+        if not known or isinstance(env, MaxAndSkipObservation | AtariPreprocessing):
             return False
         env = env.env
     return True

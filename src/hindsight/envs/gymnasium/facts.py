@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Space
+from gymnasium.spaces import Box, Space, flatdim
 from numpy.typing import NDArray
 
 from hindsight.envs.gymnasium.endings import ending_of, tests_of
@@ -329,10 +329,11 @@ def _alarms(
     if first.left_out:
         yield f"{', '.join(first.left_out)} left out: images, or neither numbers nor choices"
     seen = first.spaces["observation"]
-    if isinstance(seen, Box) and seen.dtype == np.uint8 and len(seen.shape) > 1:
+    pixels = isinstance(seen, Box) and seen.dtype == np.uint8 and seen.high.max() > 1
+    if pixels and len(seen.shape or ()) > 1:
         yield (
-            "observation is an image, which networks see as one row of bytes from 0 to 255: put "
-            "features there instead, or at least scale it"
+            f"observation is an image, which networks see as one row of {flatdim(seen):,} numbers: "
+            "put features there instead"
         )
     if alike:
         yield ALIKE

@@ -112,8 +112,9 @@ class OfGoals:
             return True
         if len(np.unique(found)) <= 2:  # rewards do not change with every distance
             return False
-        gap = desired - achieved  # each number of the goals may be off by half of its last digit
-        by = 2 * float(np.spacing(np.abs(achieved).max())) / max(float(np.linalg.norm(gap)), 1e-9)
+        # Each number of both goals may be off by half of its last digit.
+        digit = max(float(np.spacing(np.abs(goal).max())) for goal in (achieved, desired))
+        by = 2 * achieved.size * digit / max(float(np.linalg.norm(desired - achieved)), 1e-9)
         within = self(*_moved(achieved, desired, by))
         return bool(within.min() - slack <= paid <= within.max() + slack)
 
