@@ -19,8 +19,8 @@ app = typer.Typer(
 NamedPolicy = Annotated[
     Path,
     typer.Argument(
-        help="a policy file or saved model, as in results/policies; there, `last` is the newest, "
-        "and the first characters of a name's hash are enough"
+        help="a policy file or saved model, as in results/policies (there, `last` is the newest, "
+        "and the first characters of a name's hash are enough), or a Stable-Baselines3 .zip"
     ),
 ]
 NamedOption = Annotated[

@@ -23,7 +23,8 @@ class ReplaySpec(Spec):
 
     strategy: GoalStrategy | None = None
     """Which achieved goals replace the desired one: the episode's last (final), one achieved later
-    in it (future), any of it (episode), or any in the buffer (random); null: no hindsight."""
+    in it (future), any of it (episode), or any in the buffer (random); null (`--her none`): no
+    hindsight."""
     k: Count = 4
     """Additional goals per transition: it is relabelled with probability k / (k + 1). Usual: 1 to
     8."""
