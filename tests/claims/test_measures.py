@@ -239,7 +239,7 @@ def test_without_sac_nobody_s_return_is_the_highest(tmp_path):
         curve_of=lambda *_: rise(4), conditions=CONDITIONS[:2],
         arms=arms_of("papers_network"), levels=[{}],
     )  # fmt: skip
-    with pytest.raises(Untested, match="does not have SAC with and without hindsight"):
+    with pytest.raises(Untested, match="SAC or SAC-HER is missing in papers_network"):
         MEASURES["highest"](
             Evidence(tables.parent, "described"), tie=0.02, experiment="papers_network",
             column="coarse_max_median_return",

@@ -114,7 +114,7 @@ def highest(
     curves = evidence.table(experiment, "seed_curves.parquet", *FOUR)
     _must_be_all(evidence, experiment, *FOUR)
     if select(summary, "reference")["her"].isna().nunique() < 2:
-        raise Untested(f"the experiment {experiment} does not have SAC with and without hindsight")
+        raise Untested(f"SAC or SAC-HER is missing in {experiment}")
     leads, won, seeds = {}, [], int(summary["n_seeds"].min())
     most = summary.groupby(CONDITION).size().max()
     for place, arms in summary.groupby(CONDITION, sort=False):

@@ -36,7 +36,9 @@ def train(
         ),
     ] = None,
     algorithm: Annotated[str, what(help=f"learning algorithm: {', '.join(ALGORITHMS)}")] = "ppo",
-    her: Annotated[str, what(help="hindsight goals: final, future, episode, or, not with ppo, random")] = "none",
+    her: Annotated[
+        str, what(help="hindsight goals: final, future, episode, random (not ppo)")
+    ] = "none",
     env: Annotated[
         str, what(help="environment: a gymnasium id, such as FetchReach-v4, or module:Name-v0")
     ] = "PredatorPrey-v0",
