@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -238,10 +237,9 @@ class FieldBuffer(ABC):
         """Read rows [sample, width] of transitions, partly relabelled; see `ReplayBuffer.read`."""
         return self.ring.read(index, uniform, self._settled).numpy()
 
-    def _settled(self, rows: Tensor, index: Index) -> tuple[Tensor, Tensor]:
-        """`_outcome` as tensors."""
-        reward, success = self._outcome(rows.numpy(), index)
-        return torch.from_numpy(reward), torch.from_numpy(success)
+    def _settled(self, rows: Tensor, index: Index) -> tuple[Array, Array]:
+        """`_outcome` of a tensor's rows."""
+        return self._outcome(rows.numpy(), index)
 
     def update_priorities(self, indexes: Any, td_errors: Any) -> None:
         """Update the priorities of sampled transitions from their TD errors [sample].
