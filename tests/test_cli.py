@@ -289,13 +289,18 @@ def test_a_trained_cell_is_shown_and_retrained_only_on_request(trained, tmp_path
     (other,) = (tmp_path / "results/cells").rglob("*-1seeds-*")
     whole = shutil.copy(other, curves)
     instead = hindsight("train", "--her", "final", *SMALL, "--seeds", "2", cwd=tmp_path)
-    assert "is damaged or not of this training; set aside as" in instead.stdout
+    assert "not both whole and of this training; set aside as" in instead.stdout
     assert curves.with_name(f"{curves.name}.damaged").read_bytes() == other.read_bytes()
     assert about(whole)["spec_hash"] != about(other)["spec_hash"]
     (policy,) = (tmp_path / "results/policies").rglob(f"{curves.stem}.safetensors")
     policy.write_bytes(b"?")
     instead = hindsight("train", "--her", "final", *SMALL, "--seeds", "2", cwd=tmp_path)
-    assert f"{curves}: its curves and policies are not both there and whole" in instead.stdout
+    for file in (curves, policy):
+        assert f"{file}: curves and policies are not both whole and of" in instead.stdout
+        assert file.with_name(f"{file.name}.damaged").exists()
+    policy.unlink()
+    instead = hindsight("train", "--her", "final", *SMALL, "--seeds", "2", cwd=tmp_path)
+    assert f"{policy}: is missing, so its cell is trained again" in instead.stdout
     anew = hindsight("train", "--her", "final", *SMALL, "--again", cwd=tmp_path)
     assert anew.returncode == 0 and "already trained" not in anew.stdout
     assert "reused" not in about(curves)

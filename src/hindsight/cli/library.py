@@ -102,15 +102,13 @@ def train(
         # A process that was killed when its training had ended may have left them.
         KeepBest(files["best"], spec).add_reused(about(files["cells"]).get("reused"))
     else:
-        if files["cells"].exists() and about(files["cells"]).get("spec_hash") != spec.hash:
+        there, both = files["cells"].exists() and not trained, files["policies"].exists()
+        if there and (both or about(files["cells"]).get("spec_hash") != spec.hash):
             for file in filter(Path.exists, (files["cells"], files["policies"])):
-                why = "is damaged or not of this training; set aside as"
+                why = "curves and policies are not both whole and of this training; set aside as"
                 typer.echo(f"{file}: {why} {set_aside(file).name}")
-        elif files["cells"].exists() and not trained:
-            typer.echo(
-                f"{files['cells']}: its curves and policies are not both there and whole, so it is "
-                "trained again"
-            )
+        elif there:
+            typer.echo(f"{files['policies']}: is missing, so its cell is trained again")
         execution = Execution(known_device(device), workers=workers, again=again)
         callbacks: list[Any] = []
         if checkpoint_every is not None:

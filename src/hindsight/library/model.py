@@ -819,7 +819,8 @@ class Model:
             "seeds": self.seeds,
             "rows": self._rows["best"],
             "last": self._rows["last"],
-            "scores": [UNKNOWN] * len(self.seeds) if self._task_changed else self._scores,
+            "scores": self._scores,
+            "task_changed": self._task_changed,
             "steps": self.num_timesteps,
             "evaluate_every": self.evaluate_every,
             "choices": list(environment.choices),
@@ -882,7 +883,8 @@ class Model:
             every = whole(file.saved.get("evaluate_every", grid), 1)
             model._set_up(spec, file.seeds, rows, every, device, workers)
             model._restore(file)
-            model._task_changed = is_another_task(file, spec)
+            changed = file.saved.get("task_changed", False)  # of another task are the scores, too
+            model._task_changed = bool(changed) or is_another_task(file, spec)
         except SpecError:
             raise
         except MISFITS as error:

@@ -428,6 +428,8 @@ class ReplayBuffer:
             success: [run, sample] bool, whether they are achieved.
         """
         row, native = self.row, self._native(rows)
+        if isinstance(reward, Tensor):  # NumPy lacks some of its types
+            reward = reward.to(rows.dtype)
         relabelled, reward, success = map(self._native, (relabelled, reward, success))
         if row.rest is not None:
             reward = reward + native[..., row.rest]

@@ -230,7 +230,8 @@ class GymnasiumSpec(EnvironmentSpec):
     def notes(self) -> tuple[str, ...]:
         """Notes for the user to read before training, one sentence each."""
         found = "max_episode_steps" not in self.model_fields_set and self.max_episode_steps
-        limit = f"{self.called}: its episodes are cut after {found} steps, by its own limit"
+        limit = f"{self.called}: its episodes are cut after {found} steps, or sooner, by its own"
+        limit += " limit"
         return (*self.facts.notes, *([limit] if found else []))
 
     @property
@@ -301,12 +302,13 @@ def limit_of(env: gym.Env[Any, Any]) -> int | None:
 
 def _shows_each_step(env: Any) -> bool:
     """Whether no wrapper that repeats actions, as one of the user's may, is around a TimeLimit."""
-    while isinstance(env, gym.Wrapper) and not isinstance(env, TimeLimit):
+    shows = so_far = True
+    while isinstance(env, gym.Wrapper):
         known = type(env).__module__.partition(".")[0] in ("gymnasium", "hindsight")
-        if not known or isinstance(env, MaxAndSkipObservation | AtariPreprocessing):
-            return False
+        so_far &= known and not isinstance(env, MaxAndSkipObservation | AtariPreprocessing)
+        shows = so_far if isinstance(env, TimeLimit) else shows
         env = env.env
-    return True
+    return shows
 
 
 def keep(name: str, kwargs: Mapping[str, Any], env: gym.Env[Any, Any], closes: bool) -> None:
