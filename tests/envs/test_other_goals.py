@@ -219,7 +219,7 @@ def test_the_example_of_stable_baselines3_trains_by_one_command(kind, form):
     # It is registered without a step limit, but truncates episodes after as many steps as bits.
     limit = form.get("n_bits", 10)
     assert model.spec.environment.step_limit == limit
-    assert any(f"cut after {limit} steps" in note for note in model.notes)
+    assert any(f"cuts episodes after {limit} steps" in note for note in model.notes)
     assert model.spec.environment.facts.terminates_on_success
     model.learn(200)
     assert model.curves().query("phase == 'evaluation'").return_mean.notna().all()

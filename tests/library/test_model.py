@@ -764,7 +764,7 @@ def test_a_wrapper_s_time_limit_is_the_environment_s_own(tmp_path):
 
     model = small(limited(12))
     assert model.spec.environment.step_limit == 12
-    assert not any("cut after" in note for note in model.notes)
+    assert not any("limit cuts episodes" in note for note in model.notes)
     path = model.save(tmp_path / "model.safetensors")
     assert SAC.load(path, env=limited(20)).spec.environment.step_limit == 20
     assert SAC.load(path, env=limited(20)()).spec.environment.step_limit == 20

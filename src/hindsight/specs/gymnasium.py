@@ -230,8 +230,7 @@ class GymnasiumSpec(EnvironmentSpec):
     def notes(self) -> tuple[str, ...]:
         """Notes for the user to read before training, one sentence each."""
         found = "max_episode_steps" not in self.model_fields_set and self.max_episode_steps
-        limit = f"{self.called}: its episodes are cut after {found} steps, or sooner, by its own"
-        limit += " limit"
+        limit = f"{self.called}: its own limit cuts episodes after {found} steps, or sooner"
         return (*self.facts.notes, *([limit] if found else []))
 
     @property
