@@ -124,14 +124,14 @@ class EnvironmentSpec(Spec):
         """Dimensions of an action; of a discrete one, its components."""
 
     @property
-    def n_choices(self) -> int | None:
-        """Number of discrete actions; None if an action is not a single choice."""
-        return None
-
-    @property
     def choices(self) -> tuple[int, ...]:
         """Numbers of choices of an action's discrete components; empty if it is continuous."""
-        return () if self.n_choices is None else (self.n_choices,)
+        return ()
+
+    @property
+    def n_choices(self) -> int | None:
+        """Number of discrete actions; None if an action is not a single choice."""
+        return self.choices[0] if len(self.choices) == 1 else None
 
     @property
     def n_outputs(self) -> int:

@@ -215,10 +215,6 @@ class GymnasiumSpec(EnvironmentSpec):
         return sum(map(flatdim, self.facts.spaces.values()))
 
     @property
-    def n_choices(self) -> int | None:
-        return self.choices[0] if len(self.choices) == 1 else None
-
-    @property
     def choices(self) -> tuple[int, ...]:
         return action_choices(self.facts.action)
 
@@ -487,12 +483,7 @@ def _facts(spec: GymnasiumSpec) -> Facts:
     values, known = spec.model_dump_json(), gym.registry.get(spec.id.rpartition(":")[2])
     if values not in _found or _found[values][0] is not known:  # or registered again
         _first.pop(values, None)
-
-        def make() -> gym.Env[Any, Any]:
-            env = spec.make()
-            _first.setdefault(values, env)
-            return env
-
-        found = specs.trials().find_facts(spec.called, make, spec.terminates, spec.rest)
+        _first[values] = env = spec.make()
+        found = specs.trials().find_facts(spec.called, env, spec.make, spec.terminates, spec.rest)
         _found[values] = known, found
     return _found[values][1]

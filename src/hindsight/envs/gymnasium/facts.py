@@ -137,25 +137,6 @@ class GoalFacts(Facts):
                 "achieved goals end episodes, terminates=never if this one ended for another reason"
             )
 
-    def beyond(
-        self,
-        reward: float,
-        expected: NDArray[np.float32],
-        achieved: Array,
-        desired: Sequence[Array],
-    ) -> float:
-        """The part of a reward that neither goals, nor their rounding, nor a step's move, explain.
-
-        `expected` [1] is the reward of the goal pursued, and `desired` holds the goals before and
-        after the step.
-        """
-        rest = reward - float(expected[0])
-        if abs(rest) <= 1e-6 + 1e-5 * abs(reward):
-            return 0.0
-        if any(self.rewards.explains(reward, achieved, goal) for goal in desired):
-            return 0.0
-        return rest
-
 
 def facts_of(spec: GymnasiumSpec) -> GoalFacts:
     """The properties of a specification's environment, which is made once per process."""
@@ -165,19 +146,22 @@ def facts_of(spec: GymnasiumSpec) -> GoalFacts:
 
 
 def find_facts(
-    name: str, make: Callable[[], gym.Env[Any, Any]], terminates: str | None, rest: str
+    name: str,
+    env: gym.Env[Any, Any],
+    make: Callable[[], gym.Env[Any, Any]],
+    terminates: str | None,
+    rest: str,
 ) -> GoalFacts:
-    """Make an environment, inspect its spaces and try it.
+    """Inspect the spaces of an environment, and try it.
 
     Args:
-        make: returns a new environment with its step limit.
+        env: has its step limit, as the new ones that `make` returns.
         terminates, rest: as in `specs.gymnasium.GymnasiumSpec`.
 
     Raises:
         SpecError: the environment cannot be trained on.
         EnvironmentFailure: the environment raised an exception.
     """
-    env = make()
     wrappers = wrappers_of(name, env)
     first = _first_step(name, env)
     step = first.achieved, first.desired, first.info
@@ -207,14 +191,8 @@ def find_facts(
         ending = [line]
     else:
         ends = told == "goal"
-    lines = [
-        *_notes_on_functions(rewards),
-        *_notes_on_observations(first),
-        *([f"{beyond}; {REST[rest]}"] if beyond else []),
-        *_notes_on_goals(found, watch),
-        *ending,
-        *_notes_on_episodes(found, rewards, test),
-    ]
+    lines = [f"{beyond}; {REST[rest]}"] if beyond else []
+    lines += [*ending, *_notes(first, rewards, test, found, watch)]
     alarms = list(_alarms(first, alike, watch, rewards, found, rest))
     assert env.spec is not None
     limit = env.spec.max_episode_steps
@@ -400,8 +378,10 @@ def _begin_alike(make: Callable[[], gym.Env[Any, Any]], spaces: Mapping[str, Spa
     return np.array_equal(one, other) and bool(np.ptp(one, axis=0).any())
 
 
-def _notes_on_functions(rewards: OfGoals) -> Iterator[str]:
-    """Lines about how compute_reward is called."""
+def _notes(
+    first: FirstStep, rewards: OfGoals, test: SuccessTest, found: Evidence, watch: Constancy
+) -> Iterator[str]:
+    """Lines about its functions, observations, goals and episodes."""
     if rewards.one_at_a_time:
         yield (
             "compute_reward takes one goal at a time, so 1,000 relabelled steps take "
@@ -412,10 +392,6 @@ def _notes_on_functions(rewards: OfGoals) -> Iterator[str]:
             "compute_reward reads info: its effect on a step's reward is kept under every goal, so "
             "it must not depend on the goal"
         )
-
-
-def _notes_on_observations(first: FirstStep) -> Iterator[str]:
-    """Lines about what a reset shows."""
     if not first.repeats:
         yield (
             "reset(seed=0) does not repeat itself, so no evaluation can be repeated: seed what it "
@@ -423,10 +399,6 @@ def _notes_on_observations(first: FirstStep) -> Iterator[str]:
         )
     if more := list(first.spaces)[3:]:
         yield f"the policy also observes {', '.join(more)}"
-
-
-def _notes_on_goals(found: Evidence, watch: Constancy) -> Iterator[str]:
-    """Lines about goals that make no difference."""
     if found.steps and not watch.depends:
         yield (
             "in a trial, compute_reward returned the same for every desired goal; if that is so "
@@ -438,10 +410,6 @@ def _notes_on_goals(found: Evidence, watch: Constancy) -> Iterator[str]:
             "achieved_goal was the same at every step of a trial, whatever the start; if that "
             "is so everywhere, hindsight teaches nothing"
         )
-
-
-def _notes_on_episodes(found: Evidence, rewards: OfGoals, test: SuccessTest) -> Iterator[str]:
-    """Lines about where trial episodes began and went on."""
     if found.starts:
         begun, wanted = (np.stack(each) for each in zip(*found.starts, strict=True))
         if (share := test(rewards(begun, wanted), begun, wanted)).any():

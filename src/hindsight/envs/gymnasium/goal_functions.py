@@ -1,7 +1,7 @@
 """A third-party environment's functions of goals: rewards, and which goals are achieved."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -58,19 +58,17 @@ class OfGoals:
             began = time.perf_counter()
             each = self._tried(self._singles, *goals, self._info)
             self.seconds = (time.perf_counter() - began) / n  # per goal
-            if not isinstance(each, Exception):
-                alone = self._tried(self._batch, *(part[:1] for part in goals), self._info)
-                if not isinstance(alone, Exception) and not np.allclose(alone, each[:1]):
-                    alone = SpecError("a batch of one has another value")
-                together = alone if isinstance(alone, Exception) else together
             if not isinstance(together, Exception) or not isinstance(each, Exception):
                 break
-        self.one_at_a_time = isinstance(together, Exception)
-        if isinstance(together, Exception):
-            if isinstance(each, Exception):
-                raise EnvironmentFailure.of(f"{what} of {n} goals failed", together) from together
-        elif not isinstance(each, Exception):
-            self.one_at_a_time = not np.allclose(together, each, equal_nan=True)
+        self.one_at_a_time = False
+        if not isinstance(each, Exception):
+            alone = self._tried(self._batch, *(part[:1] for part in goals), self._info)
+            self.one_at_a_time = any(
+                isinstance(batch, Exception) or not np.allclose(batch, singly, equal_nan=True)
+                for batch, singly in ((together, each), (alone, each[:1]))
+            )
+        elif isinstance(together, Exception):
+            raise EnvironmentFailure.of(f"{what} of {n} goals failed", together) from together
         self.reads_info = bool(self._info)
 
     def of(self, env: gym.Env[Any, Any]) -> "OfGoals":
@@ -100,7 +98,20 @@ class OfGoals:
             raise EnvironmentFailure.of(what, error) from error
         return values
 
-    def explains(self, paid: float, achieved: Array, desired: Array) -> bool:
+    def beyond(
+        self, paid: float, expected: float, achieved: Array, desired: Sequence[Array]
+    ) -> float:
+        """The part of a reward that neither goals [*goal] nor their rounding explain.
+
+        expected: the reward of the goal pursued.
+        desired: the goals before and after the step, either of which may decide.
+        """
+        rest = paid - expected
+        if abs(rest) <= 1e-6 + 1e-5 * abs(paid):
+            return 0.0
+        return 0.0 if any(self._explains(paid, achieved, goal) for goal in desired) else rest
+
+    def _explains(self, paid: float, achieved: Array, desired: Array) -> bool:
         """Whether a reward is that of goals [*goal], or lies among those within their rounding."""
         found = self(*nearby(achieved, desired)).astype(np.float64)
         slack = 1e-6 + 1e-5 * abs(paid)

@@ -113,9 +113,9 @@ def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -
     """
     achieved, desired, _, _, paid = map(np.array, zip(*steps, strict=True))
     computed = rewards(achieved, desired)
-    differ = ~np.isclose(computed, paid, rtol=1e-5, atol=1e-6)
-    for i in differ.nonzero()[0]:  # goals within a rounding error may pay otherwise
-        differ[i] = not rewards.explains(paid[i], achieved[i], desired[i])
+    each = zip(paid.tolist(), computed.tolist(), achieved, desired, strict=True)
+    rests = [rewards.beyond(reward, own, goal, [pursued]) for reward, own, goal, pursued in each]
+    differ = np.array(rests) != 0
     if not differ.any():
         return ""
     if np.ptp(computed) > 0:

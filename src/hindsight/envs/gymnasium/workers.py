@@ -188,7 +188,7 @@ class Instances:
         goals = pursued, self._desired[i]  # before and after the step, which may move the goal
         if self.spec.terminates != "never":
             facts.check_ending(achieved, goals, terminated, truncated, success)
-        rest = facts.beyond(float(reward), expected, achieved, goals)
+        rest = facts.rewards.beyond(float(reward), float(expected[0]), achieved, goals)
         if rest and self.spec.rest == "refuse":
             said = float(reward) - rest
             raise ValueError(

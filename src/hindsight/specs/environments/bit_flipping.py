@@ -42,8 +42,8 @@ class BitFlippingSpec(EnvironmentSpec):
         return self.n_bits if self.continuous else 1
 
     @property
-    def n_choices(self) -> int | None:
-        return None if self.continuous else self.n_bits
+    def choices(self) -> tuple[int, ...]:
+        return () if self.continuous else (self.n_bits,)
 
     @property
     def words(self) -> str:
