@@ -29,9 +29,9 @@ from hindsight import specs
 from hindsight.specs.base import MOST, NUMBER, EnvironmentSpec, Success
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
-from hindsight.specs.own_code import digest_of, note
+from hindsight.specs.own_code import digest_of, home_of, note
 from hindsight.specs.robots import cache_joint_addresses
-from hindsight.specs.spaces import Actions, action_choices, policy_inputs, policy_outputs
+from hindsight.specs.spaces import Actions, action_choices, policy_outputs
 
 #: Namespace of the ids under which objects given as environments are registered in a process.
 NAMESPACE = "given"
@@ -77,6 +77,8 @@ class Facts:
         return self.spaces["achieved_goal"]
 
 
+#: The facts of specifications, and gymnasium's own of the environment, by the former as JSON.
+_found: dict[str, tuple[Any, Facts]] = {}
 #: Instances that were made before the first one, by `_key`, and how to close them.
 _spare: dict[str, tuple[gym.Env[Any, Any], Callable[[], None]]] = {}
 
@@ -133,14 +135,12 @@ class GymnasiumSpec(EnvironmentSpec):
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
         limit, missing = registered(self.id).max_episode_steps, list[str]()
-        seen: Space[Any] | None = None
         self._kwargs_open_nothing()
         if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called):
                 env = self.make()
-                seen = env.observation_space
                 policy_outputs(self.called, env.action_space)
                 limit = limit_of(env) if _shows_each_step(env) else None
                 limit = limit or specs.trials().own_step_limit(env, self.called)
@@ -158,8 +158,6 @@ class GymnasiumSpec(EnvironmentSpec):
                 "evaluated before an episode ends: set a lower one, such as max_episode_steps=100"
             )
         try:
-            if seen is not None:  # making it again may take seconds
-                policy_inputs(self.called, seen)
             _ = self.facts
         except SpecError as error:
             missing.append(str(error))
@@ -181,8 +179,15 @@ class GymnasiumSpec(EnvironmentSpec):
     @property
     def facts(self) -> Facts:
         """Properties of the environment, which is made once per process to find them."""
-        with others_code(self.called):
-            return _facts(self)
+        values, known = self.model_dump_json(), gym.registry.get(self.id.rpartition(":")[2])
+        if values not in _found or _found[values][0] is not known:  # or registered again
+            _first.pop(values, None)
+            with others_code(self.called):
+                _first[values] = env = self.make()
+                tried = specs.trials().find_facts
+                found = tried(self.called, env, self.make, self.terminates, self.rest)
+            _found[values] = known, found
+        return _found[values][1]
 
     @property
     def called(self) -> str:
@@ -271,7 +276,8 @@ class GymnasiumSpec(EnvironmentSpec):
                 is_known(self.id)
                 or any(f"unexpected keyword argument '{key}'" in str(error) for key in self.kwargs)
             )
-            moved = isinstance(error, ImportError) and _is_gymnasium(registered(self.id))
+            home = home_of(registered(self.id).entry_point)  # gymnasium's own may only say why not
+            moved = isinstance(error, ImportError) and home.startswith("gymnasium.")
             if unknown_key or moved or isinstance(error, gym.error.Error):
                 raise SpecError(
                     f"{self.id} cannot be made with {self.kwargs}: {_one_line(error)}"
@@ -390,22 +396,11 @@ def _newest(module: str = "") -> dict[str, str]:
     """
     others = sorted(gym.registry.values(), key=lambda spec: spec.version or 0)
     if module:
-        package = module.partition(".")[0]
-
-        def home(entry: Any) -> str:
-            place = entry if isinstance(entry, str) else str(getattr(entry, "__module__", ""))
-            return place.partition(":")[0].partition(".")[0]
-
-        added = ADDED_BY.get(module, ())
-        own = (x for x in others if x.id in added or home(x.entry_point) == package)
-        return {VERSION.sub("", spec.id): spec.id for spec in own}
+        package, added = module.partition(".")[0], ADDED_BY.get(module, ())
+        homes = {x.id: home_of(x.entry_point).partition(".")[0] for x in others}
+        own = (x.id for x in others if x.id in added or homes[x.id] == package)
+        return {VERSION.sub("", name): name for name in own}
     return {VERSION.sub("", name): name for name in (*ENVIRONMENTS, *(x.id for x in others))}
-
-
-def _is_gymnasium(spec: Any) -> bool:
-    """Whether gymnasium itself makes an environment, or says why it cannot."""
-    made_by = spec.entry_point
-    return str(getattr(made_by, "__module__", made_by)).startswith("gymnasium.")
 
 
 def _outdated(name: str, error: Exception) -> str:
@@ -473,17 +468,3 @@ def _import_what_registers(name: str) -> None:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()).removesuffix(".")
-
-
-#: The facts of specifications, and gymnasium's own of the environment, by the former as JSON.
-_found: dict[str, tuple[Any, Facts]] = {}
-
-
-def _facts(spec: GymnasiumSpec) -> Facts:
-    values, known = spec.model_dump_json(), gym.registry.get(spec.id.rpartition(":")[2])
-    if values not in _found or _found[values][0] is not known:  # or registered again
-        _first.pop(values, None)
-        _first[values] = env = spec.make()
-        found = specs.trials().find_facts(spec.called, env, spec.make, spec.terminates, spec.rest)
-        _found[values] = known, found
-    return _found[values][1]

@@ -107,12 +107,14 @@ def versions_of(name: str, entry_point: Any) -> dict[str, str]:
 
 def _roots(name: str, entry_point: Any) -> Iterator[str]:
     """Modules that register or define an environment."""
-    if module := name.rpartition(":")[0]:
-        yield module
+    yield from filter(None, (name.rpartition(":")[0], home_of(entry_point)))
+
+
+def home_of(entry_point: Any) -> str:
+    """The module of an entry point; empty if it has none."""
     if isinstance(entry_point, str):
-        yield entry_point.partition(":")[0]
-    elif module := getattr(_made_by(entry_point), "__module__", ""):
-        yield module
+        return entry_point.partition(":")[0]
+    return getattr(_made_by(entry_point), "__module__", None) or ""
 
 
 def _made_by(entry_point: Any) -> Any:

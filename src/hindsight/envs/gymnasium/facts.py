@@ -67,9 +67,7 @@ class GoalFacts(Facts):
 
     def watch(self, env: gym.Env[Any, Any]) -> "Constancy":
         """Watches the functions that decide about goals in an instance that is about to step."""
-        return Constancy(
-            {"compute_reward": self.rewards, self.success_test.name: self.success_test.asks}, env
-        )
+        return Constancy(self.rewards, self.success_test, env)
 
     def goal_of(self, obs: Mapping[str, Any], key: str) -> Array:
         """A copy of the goal [*goal] under `key` of an observation."""
@@ -174,11 +172,18 @@ def find_facts(
     test, told = known[0], terminates
     if told is None and method_of(env, "compute_terminated") is not None:
         told = "goal" if test.name == "compute_terminated" else "never"
-    if terminates == "goal" and test.name == "compute_reward":
-        _must_tell_ends(name, rewards, first)
-    functions = {"compute_reward": rewards, test.name: test.asks}
+    if (
+        terminates == "goal"
+        and test.name == "compute_reward"
+        and np.ptp(rewards(*nearby(first.achieved, first.desired))) > 0
+    ):
+        raise SpecError(
+            f"{name}: compute_reward changes with every distance, so it does not tell which goals "
+            "end an episode: write `def compute_terminated(self, achieved_goal, desired_goal, "
+            "info): return ...` that returns True if a goal does"
+        )
     distances = DISTANCES if told is None else DISTANCES[:1]
-    found, watch, alike = _trial(name, make, env, first, functions, best, distances)
+    found, watch, alike = _trial(name, make, env, first, rewards, test, best, distances)
     _must_survive_rounding(name, found)
     taken = Tried(first.achieved, first.desired, False, False, first.reward)
     steps = [taken, *([] if rewards.reads_info else found.steps)]
@@ -250,22 +255,13 @@ def _first_step(name: str, env: gym.Env[Any, Any]) -> FirstStep:
     return FirstStep(spaces, left_out, action, obs, achieved, desired, reward, info, repeats)
 
 
-def _must_tell_ends(name: str, rewards: OfGoals, first: FirstStep) -> None:
-    """Raise SpecError if rewards, which are to tell which goals end an episode, cannot."""
-    if np.ptp(rewards(*nearby(first.achieved, first.desired))) > 0:
-        raise SpecError(
-            f"{name}: compute_reward changes with every distance, so it does not tell which goals "
-            "end an episode: write `def compute_terminated(self, achieved_goal, desired_goal, "
-            "info): return ...` that returns True if a goal does"
-        )
-
-
 def _trial(
     name: str,
     make: Callable[[], gym.Env[Any, Any]],
     env: gym.Env[Any, Any],
     first: FirstStep,
-    functions: Mapping[str, OfGoals],
+    rewards: OfGoals,
+    test: SuccessTest,
     best: float,
     distances: Sequence[float],
 ) -> tuple[Evidence, Constancy, bool]:
@@ -288,7 +284,7 @@ def _trial(
         if other is not env:
             stack.enter_context(closing(other))
         alike = not (first.repeats or only) and _begin_alike(make, first.spaces)
-        watch = Constancy(functions, other)
+        watch = Constancy(rewards, test, other)
         try:
             return tried(other, best, watch, distances), watch, alike
         except ReadsState as error:

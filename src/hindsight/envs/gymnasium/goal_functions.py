@@ -195,7 +195,8 @@ class Constancy:
     must always return the same.
     """
 
-    def __init__(self, functions: Mapping[str, OfGoals], env: gym.Env[Any, Any]) -> None:
+    def __init__(self, rewards: OfGoals, test: SuccessTest, env: gym.Env[Any, Any]) -> None:
+        functions = {"compute_reward": rewards, test.name: test.asks}
         self._functions = [(name, asked, asked.of(env)) for name, asked in functions.items()]
         #: Achieved and desired goals [3, *goal] of the first steps, and what was returned for them.
         self._kept: list[tuple[Array, Array, list[Array]]] = []

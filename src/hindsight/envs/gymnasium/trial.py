@@ -284,8 +284,8 @@ def _with_goals_moved(
 def _places(env: gym.Env[Any, Any], goal: Array) -> dict[Any, tuple[Any, Any, Any]]:
     """Where an environment, its wrappers and their parts hold the goal, or one of its numbers.
 
-    Keys are the path and the number's index, None for the whole goal, or where it begins and
-    ends in a longer array; values are the owner of the attribute or item, its name, and its value.
+    Keys are the path and the number's index, or where the goal begins and ends in an array; values
+    are the owner of the attribute or item, its name, and its value.
     """
     found, flat, seen = dict[Any, tuple[Any, Any, Any]](), np.ravel(goal), set[int]()
     queue: deque[tuple[tuple[Any, ...], Any]] = deque([((), env)])
@@ -301,12 +301,10 @@ def _places(env: gym.Env[Any, Any], goal: Array) -> dict[Any, tuple[Any, Any, An
                 queue.append((where, value))
             if numbers is None:
                 continue
-            if flat.size < numbers.size <= LONGEST_STATE and flat.size > 1:
+            if 1 < flat.size <= numbers.size <= max(LONGEST_STATE, flat.size):
                 windows = np.lib.stride_tricks.sliding_window_view(numbers, flat.size)
                 for begin in np.isclose(windows, flat, rtol=1e-5).all(1).nonzero()[0].tolist():
                     found[where, (begin, begin + flat.size)] = owner, key, value
-            if numbers.size == flat.size and np.allclose(numbers, flat, rtol=1e-5):
-                found[where, None] = owner, key, value
             elif numbers.size == 1 and (same := np.isclose(flat, numbers, rtol=1e-5)).any():
                 found[where, int(same.argmax())] = owner, key, value
     return found
@@ -337,18 +335,13 @@ def _numbers(value: Any) -> Array | None:
     return None
 
 
-def _with_goal(old: Any, part: int | tuple[int, int] | None, goal: Array) -> Any:
-    """A value that holds the goal, or a part of it, as it would hold another goal."""
+def _with_goal(old: Any, part: int | tuple[int, int], goal: Array) -> Any:
+    """An array, a list, a tuple or a number as it would hold another goal, or a number of it."""
+    numbers = np.array(old, order="C")
     if isinstance(part, tuple):
-        numbers = np.array(old)
         numbers.ravel()[slice(*part)] = goal.ravel()
-        return _like(old, numbers)
-    return _like(old, goal if part is None else goal.ravel()[part])
-
-
-def _like(old: Any, goal: Any) -> Any:
-    """A goal in the form of an old one: an array, a list, a tuple or a number."""
-    numbers = np.reshape(goal, np.shape(old)).astype(np.asarray(old).dtype)
+    else:
+        numbers.ravel()[0] = goal.ravel()[part]
     if isinstance(old, np.ndarray | np.generic):
         return numbers if isinstance(old, np.ndarray) else numbers[()]
     plain = numbers.tolist()

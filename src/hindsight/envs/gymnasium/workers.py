@@ -267,8 +267,9 @@ class Pool:
         self._here: Instances | None = None
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
+        common = spec, slots, purpose, memory, calls, facts
         if count <= 1:
-            self._here = Instances(spec, slots, purpose, memory, calls, facts, range(len(slots)))
+            self._here = Instances(*common, range(len(slots)))
         # A forked process knows the environments registered here.
         context = multiprocessing.get_context("fork")
         for i in range(count if count > 1 else 0):
@@ -277,11 +278,7 @@ class Pool:
             numbers = range(i, len(slots), count)
             process = context.Process(
                 target=_work,
-                args=(
-                    (spec, slots, purpose, memory, calls, facts, numbers, True),
-                    theirs,
-                    os.getpid(),
-                ),
+                args=((*common, numbers, True), theirs, os.getpid()),
                 name=f"{spec.id}-{i}",
                 daemon=True,
             )
