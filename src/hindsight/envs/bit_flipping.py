@@ -2,8 +2,6 @@
 
 Each of the 2^n goals has a single rewarded state, which exploration alone does not find; hindsight
 turns every visited state into a goal.
-
-A discrete action flips one bit, a continuous action any number of bits.
 """
 
 from typing import Any
@@ -54,7 +52,7 @@ class BitFlipping(Environments[BitFlippingSpec]):
     """Bit flipping with observations [run, env, 3 n]: bits, goal, bits.
 
     The reward is 0 if the bits equal the goal, which ends the episode, else -1.  Actions are
-    integers [run, env] or numbers [run, env, n]; see `step`.
+    integers [run, env] or numbers [run, env, n].
     """
 
     step_function = step
@@ -84,8 +82,7 @@ class BitFlipping(Environments[BitFlippingSpec]):
     def _draw(self, size: int, generator: np.random.Generator) -> Tensor:
         """Independent, uniform bits and goals.
 
-        One episode in 2^n starts with its bits equal to the goal.  It is not yet a success:
-        success depends on the bits after an action.
+        One episode in 2^n starts at its goal, which is no success: that depends on an action.
         """
         n = self.goal_size
         drawn = torch.from_numpy(generator.integers(0, 2, (size, 2 * n)).astype(np.float32))

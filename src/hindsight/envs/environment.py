@@ -83,10 +83,9 @@ class Environment(ABC):
         """Reset every environment to the start of its episode with this number (evaluation)."""
 
     def begin_lost(self) -> Tensor | None:
-        """Begin the next episode wherever the open one cannot go on.
+        """Begin the next episode where the open one cannot go on; returns where, [run, env] bool.
 
-        Returns the environments [run, env] bool that begin an episode which did not follow from a
-        step; None: there is none, as is always so in this package's own environments.
+        None: nowhere, as is always so in this package's own environments.
         """
         return None
 

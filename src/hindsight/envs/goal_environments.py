@@ -186,10 +186,7 @@ class GoalEnvironments(Environment):
         return sum(self.pool.seconds)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The episode number of each environment, and the actions since its start.
-
-        `lost`: whether the episode cannot go on.
-        """
+        """The number of each environment's episode, its actions so far, and whether it is lost."""
         names = ("episode", "elapsed", "actions", "obs")
         saved = {name: torch.from_numpy(self.pool.rows[name][self._rows]) for name in names}
         return saved | {"lost": self._lost | (not self.pool.goes_on)}
@@ -197,8 +194,7 @@ class GoalEnvironments(Environment):
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         """Restore a state by replaying the current episodes.
 
-        An episode that cannot be restored is over, and the next one begins: where an environment
-        does not repeat itself, or is not the one of the saved state.
+        The next one begins where an environment does not repeat itself, or is another one.
         """
         rows, index = self.pool.rows, self._rows
         lost = saved.get("lost", torch.zeros_like(self._lost))

@@ -9,8 +9,7 @@ until the predator touches it and then moves with the predator.  The observation
 velocity and the predator's position, so a state has 4 n numbers.  Hindsight cannot learn from an
 episode in which the object is never touched.
 
-In each step, the predator moves, then the reward is computed, then the prey moves.  The next
-observation shows the prey after its move.
+In each step, the predator moves, the reward is computed, the prey moves, and both are observed.
 """
 
 from typing import Any
@@ -102,8 +101,7 @@ class PredatorPrey(Environments[PredatorPreySpec]):
     """Predator-prey environments with observations [run, env, 3 n or 4 n].
 
     Actions [-1, 1]^n are added to the predator's position.  The reward is +1 at interception, -1
-    when the step limit is exceeded, else 0.  Both events terminate the episode, as in the papers;
-    nothing is truncated.
+    when the step limit is exceeded, else 0.  Both terminate the episode, as in the papers.
 
     With the same seed, step t of a run uses the same random numbers for the prey under every
     algorithm with rollouts of the same length, so that comparisons between its arms are paired.

@@ -67,8 +67,7 @@ def draw_episode(axes: Any, episode: Episode) -> None:
     """Draw an episode so far on 2-D or 3-D axes.
 
     Open markers are starts, filled ones current positions; the interception distance is shaded.  Of
-    more than three dimensions, the first three are drawn.  A caught prey is drawn where it was
-    intercepted.
+    more dimensions, three are drawn, and a caught prey where it was intercepted.
     """
     predator, prey = episode.predator, episode.prey
     solid = hasattr(axes, "set_zlim")

@@ -1,8 +1,7 @@
 """The gymnasium interface of the native environments: `gymnasium.make("PredatorPrey-v0")`.
 
 `import hindsight.envs` registers them; `gymnasium.make("hindsight.envs:PredatorPrey-v0")` does so,
-too.  The wrapper runs an environment of the run axis (`run_axis.Environments`) with one run and one
-environment, so there is no second implementation.
+too.  The wrapper runs `run_axis.Environments` with one run and one environment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +46,8 @@ class GoalEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         """Make the environment with this ID; `parameters` are keys of its specification.
 
-        `seed` is that of the first reset, if that has none.
-
-        Raises SpecError, a ValueError, which names the invalid parameter.
+        `seed` is that of the first reset, if that has none.  Raises SpecError, a ValueError, which
+        names the invalid parameter.
         """
         picture = PICTURES.get(environment)
         modes = ["rgb_array"] if picture is not None else []

@@ -243,30 +243,29 @@ def subclasses_by(
         for kind in vars(module).values():
             own = isinstance(kind, type) and kind.__module__ == module.__name__
             if own and issubclass(kind, base):
+                who = f"{module.__name__}: {kind.__name__}"
                 if field not in kind.model_fields:
-                    raise SpecError(f"{module.__name__}: {kind.__name__} needs a field {field!r}")
+                    raise SpecError(f"{who} needs a field {field!r}")
                 own_name, allowed = kind.model_fields[field].default, kind.model_fields[field]
                 if own_name not in (get_args(allowed.annotation) or (own_name,)):
                     raise SpecError(
-                        f"{module.__name__}: {kind.__name__} has the {field} {own_name!r}, which "
-                        f'is not of its type; write {field}: Literal["this"] = "this"'
+                        f"{who} has the {field} {own_name!r}, which is not of its type; write "
+                        f'{field}: Literal["this"] = "this"'
                     )
                 if own_name in found:
                     raise SpecError(
-                        f"{module.__name__}: {kind.__name__} has the {field} {own_name!r}, which "
-                        f"{found[own_name].__module__} has: each needs one of its own"
+                        f"{who} has the {field} {own_name!r}, which {found[own_name].__module__} "
+                        "has: each needs one of its own"
                     )
                 for implementation in ("module", "compiled_module", "loop"):
                     if implementation in base.__annotations__ and not hasattr(kind, implementation):
                         raise SpecError(
-                            f"{module.__name__}: {kind.__name__} needs a class variable "
-                            f"{implementation!r}, which names its code"
+                            f"{who} needs a class variable {implementation!r}, which names its code"
                         )
                     named = getattr(kind, implementation, "").partition(":")[0]
                     if named and not _exists(named):
                         raise SpecError(
-                            f"{module.__name__}: {kind.__name__}.{implementation} is {named}, and "
-                            "there is no such module"
+                            f"{who}.{implementation} is {named}, and there is no such module"
                         )
                 found[own_name] = kind
     return found

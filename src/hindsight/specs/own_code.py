@@ -38,9 +38,7 @@ DEFINES = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 def digest_of(name: str, entry_point: Any) -> str:
     """Hash an environment's own source, in hexadecimal digits; empty if all of it is installed.
 
-    Args:
-        name: the environment's id, `module:Name-v0` if importing `module` registers it.
-        entry_point: gymnasium's entry point, `module:class` or a callable.
+    `name` is the environment's id, and `entry_point` gymnasium's, `module:class` or a callable.
     """
     files = _files(name, entry_point)
     digests = {_digest(path, module) for path, module in files.items()}
@@ -56,10 +54,9 @@ def note(name: str) -> None:
 
 
 def import_own(name: str, entry_point: Any) -> None:
-    """Import an environment's own modules, also those that it imports only in a later step.
+    """Import an environment's own modules, so that an edit during a training changes nothing of it.
 
-    Then an edit during a training changes nothing of it.  A module that cannot be imported is left
-    to the environment.
+    A module that cannot be imported is left to the environment.
     """
     for module in {*_files(name, entry_point).values()} - sys.modules.keys():
         with suppress(Exception), others_code(name):
@@ -67,11 +64,9 @@ def import_own(name: str, entry_point: Any) -> None:
 
 
 def changed_since_noted(name: str, entry_point: Any) -> list[Path]:
-    """The environment's own source files that are no longer as when they were noted.
-
-    But for the running script, which Python has read as a whole.
-    """
+    """The environment's own source files that are no longer as when they were noted."""
     files = _files(name, entry_point).items()
+    # The running script has been read as a whole.
     modules = [path for path, module in files if module != "__main__"]
     return sorted(path for path in modules if _as_noted(path) != stamp(path))
 
@@ -80,10 +75,9 @@ _as_noted = cache(stamp)  # what the first call found
 
 
 def versions_of(name: str, entry_point: Any) -> dict[str, str]:
-    """Versions of the installed packages that an environment depends on.
+    """Versions of the packages that define an environment, or that its own source imports.
 
-    They are those that define it or that its own source imports, those that these import, as loaded
-    in this process, and so on.
+    And of those that these import, as loaded in this process, and so on.
     """
     modules = {*_roots(name, entry_point)}
     for path, own in _files(name, entry_point).items():

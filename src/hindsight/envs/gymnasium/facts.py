@@ -150,15 +150,9 @@ def find_facts(
     terminates: str | None,
     rest: str,
 ) -> GoalFacts:
-    """Inspect the spaces of an environment, and try it.
+    """Inspect the spaces of an environment, and try it; `make` returns another one.
 
-    Args:
-        env: has its step limit, as the new ones that `make` returns.
-        terminates, rest: as in `specs.gymnasium.GymnasiumSpec`.
-
-    Raises:
-        SpecError: the environment cannot be trained on.
-        EnvironmentFailure: the environment raised an exception.
+    Raises SpecError if it cannot be trained on, and EnvironmentFailure if it raised an exception.
     """
     wrappers = wrappers_of(name, env)
     first = _first_step(name, env)

@@ -64,7 +64,7 @@ def rest_in(
 ) -> str:
     """A message if a step paid otherwise than compute_reward returns; empty if none did.
 
-    shown: the observation after `reset(seed=0)`.
+    shown: what the wrappers show after `reset(seed=0)`.
 
     Raises SpecError if rewards of relabelled goals would be wrong for that reason.
     """
@@ -79,10 +79,7 @@ def rest_in(
 
 
 def _pays_by_other_goals(env: Any, shown: Mapping[str, Any]) -> bool:
-    """Whether an environment beneath its wrappers pays what compute_reward says of its own goals.
-
-    shown: what the wrappers show after `reset(seed=0)`.
-    """
+    """Whether an environment beneath wrappers pays what compute_reward says of its own goals."""
     with suppress(Exception):
         own, _ = env.reset(seed=0)
         if all(np.array_equal(own[key], shown[key]) for key in GOAL_KEYS[:2]):
@@ -106,7 +103,7 @@ def rest_depends(rewards: OfGoals, found: Evidence) -> bool:
 
 
 def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -> str:
-    """A message if a step paid otherwise than compute_reward returns; empty if none did.
+    """As `rest_in`, whatever the wrappers show.
 
     Raises SpecError if all pay a multiple of it, as under a wrapper that scales rewards, or if
     there is one that `changes` rewards, another function of it than a constant more.

@@ -87,11 +87,9 @@ def neutral(action: Actions) -> Any:
 
 
 def _stopwatch() -> Callable[[], float]:
-    """Seconds from now on: the processor's, however busy it is with others.
-
-    Or a fifth of the wall's, since a simulator may be another process.
-    """
+    """Seconds of the processor from now on, however busy it is with others."""
     cpu, wall = time.process_time(), time.monotonic()
+    # A simulator may be another process.
     return lambda: max(time.process_time() - cpu, (time.monotonic() - wall) / 5)
 
 
@@ -152,9 +150,8 @@ def tried(
 ) -> Evidence:
     """Drive an environment, then move its goal to these `distances` from the agent.
 
-    If info does not tell, a step succeeds whose reward is at least `best`.  `watch` sees the driven
-    steps, and may raise ReadsState.  Anything else that is raised ends the trial, since training
-    will report it.
+    If info does not tell, a step succeeds whose reward is at least `best`.  ReadsState is raised by
+    `watch`, which sees the driven steps; any other error ends the trial, as training reports it.
     """
     found, spent, moves, was_success = Evidence(), _stopwatch(), False, False
 

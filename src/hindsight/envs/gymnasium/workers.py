@@ -131,10 +131,7 @@ class Instances:
         self._watches = {i: facts.watch(env) for i, env in self._envs.items()}
 
     def _restore(self, i: int) -> None:
-        """Bring an environment to the state of its row, by replaying the episode's actions.
-
-        The next episode begins if they lead elsewhere.
-        """
+        """Replay the episode of a row; if its actions lead elsewhere, the next one begins."""
         row = self.rows[i]
         if i not in self._envs:
             self._doing = "making the environment for the start"
