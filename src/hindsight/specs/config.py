@@ -141,7 +141,7 @@ class Experiment(Spec):
         return f"{self.paper} {self.figures}" if self.paper else self.figures
 
     @model_validator(mode="after")
-    def _tasks_are_whole(self) -> "Experiment":
+    def _tasks_are_whole_and_differ(self) -> "Experiment":
         for name, task in self.tasks.items():
             keys = task.get("keys", {})
             if not isinstance(keys, dict) or not all(isinstance(key, str) for key in keys):
@@ -151,10 +151,6 @@ class Experiment(Spec):
         for name, arm in self.arms.items():
             for task_name in arm.tasks or ():
                 must_be_among(self.tasks, task_name, f"arms.{name}.tasks:")
-        return self
-
-    @model_validator(mode="after")
-    def _differ(self) -> "Experiment":
         if self.tasks and self.conditions is not None:
             raise ValueError("conditions: an experiment has either these or tasks")
         arms = {name: arm.model_dump(exclude={"role"}) for name, arm in self.arms.items()}
@@ -182,11 +178,6 @@ class Experiment(Spec):
 def condition_name(spawn: str, prey: str) -> str:
     """Name of a condition in the tables; for a task, which has no spawn, `prey` is the task."""
     return f"{spawn} {prey}" if spawn else prey
-
-
-def _as_rows(rows: Any) -> Any:
-    """Take a mapping as the only row."""
-    return [rows] if isinstance(rows, dict) else rows
 
 
 class Row(Spec):
@@ -222,10 +213,13 @@ class Row(Spec):
         return given | {f"levels.{key}": values for key, values in self.levels.items()}
 
 
-#: The part of an experiment's grid that a preset trains.
+#: The part of an experiment's grid that a preset trains; a mapping is its only row.
 Selection = Annotated[
     tuple[Row, ...],
-    BeforeValidator(_as_rows, json_schema_input_type=Row | tuple[Row, ...]),
+    BeforeValidator(
+        lambda rows: [rows] if isinstance(rows, dict) else rows,
+        json_schema_input_type=Row | tuple[Row, ...],
+    ),
     Field(min_length=1),
 ]
 
