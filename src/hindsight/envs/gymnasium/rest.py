@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -28,17 +28,10 @@ REST = {
 }
 
 
-class Wrappers(NamedTuple):
-    """Names of the wrappers of which compute_reward may not know, each empty if there is none."""
+def wrappers_of(name: str, env: Any) -> tuple[str, str]:
+    """The innermost wrappers that change rewards, and observations: compute_reward may not know.
 
-    changes: str  # changes rewards
-    shows: str  # changes observations, and goals with them
-
-
-def wrappers_of(name: str, env: Any) -> Wrappers:
-    """The innermost of an environment's wrappers of either kind.
-
-    Raises SpecError for one that cannot be trained with.
+    Each is empty if there is none.  Raises SpecError for one that cannot be trained with.
     """
     changes = shows = ""
     while isinstance(env, gym.Wrapper):
@@ -51,14 +44,14 @@ def wrappers_of(name: str, env: Any) -> Wrappers:
         observes = gym.ObservationWrapper | gym.wrappers.FrameStackObservation
         shows = kind if isinstance(env, observes) else shows
         env = env.env
-    return Wrappers(changes, shows)
+    return changes, shows
 
 
 def rest_in(
     name: str,
     env: gym.Env[Any, Any],
     shown: Mapping[str, Any],
-    wrappers: Wrappers,
+    wrappers: tuple[str, str],
     rewards: OfGoals,
     steps: Sequence[Tried],
 ) -> str:
@@ -68,46 +61,7 @@ def rest_in(
 
     Raises SpecError if rewards of relabelled goals would be wrong for that reason.
     """
-    line = _beyond(name, rewards, steps, wrappers.changes)
-    if line and wrappers.shows and _pays_by_other_goals(env.unwrapped, shown):
-        raise SpecError(
-            f"{name}: {wrappers.shows} changes goals, but compute_reward expects the "
-            "environment's own, so relabelled goals would get wrong rewards: write a wrapper that "
-            "changes both"
-        )
-    return line
-
-
-def _pays_by_other_goals(env: Any, shown: Mapping[str, Any]) -> bool:
-    """Whether an environment beneath wrappers pays what compute_reward says of its own goals."""
-    with suppress(Exception):
-        own, _ = env.reset(seed=0)
-        if all(np.array_equal(own[key], shown[key]) for key in GOAL_KEYS[:2]):
-            return False
-        for _, obs, (after, paid, _, _, info) in driven(env, STEPS_BENEATH):
-            goals = np.array(after["achieved_goal"]), np.array(obs["desired_goal"])
-            if not np.isclose(float(env.compute_reward(*goals, info)), paid, rtol=1e-5, atol=1e-6):
-                return False
-        return True
-    return False
-
-
-def rest_depends(rewards: OfGoals, found: Evidence) -> bool:
-    """Whether a step paid another rest once the goal was moved, beyond rounding."""
-    for pair in found.moved:
-        rests = [each.reward - rewards(*nearby(each.achieved, each.desired)) for each in pair]
-        apart = np.abs(np.subtract.outer(*rests)).min()
-        if apart > 1e-4 + 1e-4 * max(abs(each.reward) for each in pair):
-            return True
-    return False
-
-
-def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -> str:
-    """As `rest_in`, whatever the wrappers show.
-
-    Raises SpecError if all pay a multiple of it, as under a wrapper that scales rewards, or if
-    there is one that `changes` rewards, another function of it than a constant more.
-    """
+    changes, shows = wrappers
     achieved, desired, _, _, paid = map(np.array, zip(*steps, strict=True))
     computed = rewards(achieved, desired)
     each = zip(paid.tolist(), computed.tolist(), achieved, desired, strict=True)
@@ -133,5 +87,34 @@ def _beyond(name: str, rewards: OfGoals, steps: Sequence[Tried], changes: str) -
             f"{name}: {changes} changes rewards by more than a constant, and compute_reward does "
             "not, so rewards of relabelled goals would be others: write a wrapper that changes both"
         )
+    if shows and _pays_by_other_goals(env.unwrapped, shown):
+        raise SpecError(
+            f"{name}: {shows} changes goals, but compute_reward expects the environment's own, so "
+            "relabelled goals would get wrong rewards: write a wrapper that changes both"
+        )
     first = int(differ.argmax())
     return f"a step's reward was {paid[first]:g}, but compute_reward returns {computed[first]:g}"
+
+
+def _pays_by_other_goals(env: Any, shown: Mapping[str, Any]) -> bool:
+    """Whether an environment beneath wrappers pays what compute_reward says of its own goals."""
+    with suppress(Exception):
+        own, _ = env.reset(seed=0)
+        if all(np.array_equal(own[key], shown[key]) for key in GOAL_KEYS[:2]):
+            return False
+        for _, obs, (after, paid, _, _, info) in driven(env, STEPS_BENEATH):
+            goals = np.array(after["achieved_goal"]), np.array(obs["desired_goal"])
+            if not np.isclose(float(env.compute_reward(*goals, info)), paid, rtol=1e-5, atol=1e-6):
+                return False
+        return True
+    return False
+
+
+def rest_depends(rewards: OfGoals, found: Evidence) -> bool:
+    """Whether a step paid another rest once the goal was moved, beyond rounding."""
+    for pair in found.moved:
+        rests = [each.reward - rewards(*nearby(each.achieved, each.desired)) for each in pair]
+        apart = np.abs(np.subtract.outer(*rests)).min()
+        if apart > 1e-4 + 1e-4 * max(abs(each.reward) for each in pair):
+            return True
+    return False
