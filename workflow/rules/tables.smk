@@ -43,20 +43,19 @@ else:
             f"hindsight summarise {{params.plans:q}} --out {PROJECT.tables}"
             " --code {params.code} > {log:q} 2>&1"
 
-
-rule episodes:
-    """Play episodes with trained policies, for the figure of the environment."""
-    input:
-        lambda wildcards: again(PROJECT.episodes),
-        policies=PROJECT.policies,
-    output:
-        f"{PROJECT.tables}/environment/episodes.npz",
-    log:
-        f"results/logs/episodes/{PROJECT.source}.log",
-    localrule: True
-    conda:
-        "../../environment.yml"
-    params:
-        code=lambda wildcards: of_stage("episodes"),
-    shell:
-        "hindsight episodes {output:q} {input.policies:q} --code {params.code} > {log:q} 2>&1"
+    rule episodes:
+        """Play episodes with trained policies, for the figure of the environment."""
+        input:
+            lambda wildcards: again(PROJECT.episodes),
+            policies=PROJECT.policies,
+        output:
+            f"{PROJECT.tables}/environment/episodes.npz",
+        log:
+            f"results/logs/episodes/{PROJECT.source}.log",
+        localrule: True
+        conda:
+            "../../environment.yml"
+        params:
+            code=lambda wildcards: of_stage("episodes"),
+        shell:
+            "hindsight episodes {output:q} {input.policies:q} --code {params.code} > {log:q} 2>&1"

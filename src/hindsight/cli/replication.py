@@ -191,9 +191,8 @@ def clean(
     """List results that another version of the code trained; --yes removes them."""
     from rich.filesize import decimal
 
-    from hindsight.io.locks import held
     from hindsight.pipeline.project import clean as left_over
-    from hindsight.pipeline.project import must_run_this_code
+    from hindsight.pipeline.project import lock, must_run_this_code
     from hindsight.specs.config import PUBLISHED, TRAINED
     from hindsight.specs.errors import SpecError
 
@@ -201,8 +200,7 @@ def clean(
     home = out.absolute()  # an environment's own code may change the working folder
     if not (out.is_dir() or out == TRAINED) or home.resolve() == PUBLISHED.resolve():
         raise SpecError(f"--out {out}: is not a folder of results that were trained here")
-    pipeline = f"the pipeline whose results are in {home.resolve()}"
-    with held(home / ".lock", pipeline) if yes else nullcontext():
+    with lock(results=home) if yes else nullcontext():
         paths = left_over(home, env)
         size = sum(path.stat().st_size for path in paths)
         for path in paths:

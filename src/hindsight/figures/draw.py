@@ -14,7 +14,7 @@ from hindsight.figures import curves, environment, learned, panels, points, styl
 from hindsight.figures.specs import FigureSpec, Kind, OwnStyle, made_from, specs_of
 from hindsight.figures.tables import Tables
 from hindsight.io.files import write_whole
-from hindsight.io.records import RECORD, Making, must_be_as_made, must_be_whole
+from hindsight.io.records import RECORD, Making, must_be_as_made
 from hindsight.io.startup import side_by_side
 from hindsight.specs.config import EPISODES, PICTURE
 from hindsight.specs.errors import SpecError, must_agree, must_be_among, validated
@@ -49,10 +49,8 @@ def figure_of(name: str, tables_root: Path, drawing: style.Drawing | None = None
 def check_tables(name: str, tables_root: Path) -> None:
     """Raise FileError if the tables of figure `name` are not as the workflow made them."""
     experiment = specs_of(path.name for path in tables_root.glob("*/"))[name].experiment
-    if experiment == PICTURE:
-        must_be_as_made(tables_root / EPISODES)
-    else:
-        must_be_whole(tables_root / experiment / RECORD)
+    made = EPISODES if experiment == PICTURE else f"{experiment}/{RECORD}"
+    must_be_as_made(tables_root / made)
 
 
 def draw(

@@ -7,8 +7,7 @@ times do not count, nor what Snakemake remembers.
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -68,28 +67,20 @@ class Digests(dict[str, str]):
         return self[name]
 
 
-@dataclass(frozen=True)
-class Derived:
-    """What a job of a stage makes, and of what; paths as Snakemake has them.
+def is_current(stage: str, outputs: Sequence[str], inputs: Sequence[str], digests: Digests) -> bool:
+    """Whether a job's outputs are what today's code and packages made of today's inputs.
 
-    A record may list more outputs than these, which are those that have to be there.
+    Paths are as Snakemake has them.  The job's record may list more outputs, made with these.
     """
-
-    stage: str
-    outputs: tuple[str, ...]
-    inputs: tuple[str, ...]
-
-    def is_current(self, digests: Digests) -> bool:
-        """Whether the outputs are what today's code and packages made of today's inputs."""
-        found = read_record(record_of(self.outputs[0]))
-        inputs = {path: digests[path] for path in self.inputs}
-        outputs = found.get("outputs", {})
-        return (
-            (found.get("code"), found.get("inputs")) == (of_stage(self.stage), inputs)
-            and found.get("versions") == versions()
-            and {*self.outputs} - {str(record_of(self.outputs[0]))} <= outputs.keys()
-            and all(digests[path] == digest for path, digest in outputs.items())
-        )
+    path = record_of(outputs[0])
+    found, made_of = read_record(path), {name: digests[name] for name in inputs}
+    made = found.get("outputs", {})
+    return (
+        (found.get("code"), found.get("inputs")) == (of_stage(stage), made_of)
+        and found.get("versions") == versions()
+        and {*outputs} - {str(path)} <= made.keys()
+        and all(digests[name] == digest for name, digest in made.items())
+    )
 
 
 class Making:
@@ -134,23 +125,20 @@ class Making:
         write_if_changed(path, as_json({**found, SEAL: _seal(found)}))
 
 
-def must_be_whole(record: Path) -> None:
-    """Raise FileError unless a record is there and the files beside it are those that it lists."""
-    listed = read_record(record).get("outputs", {})
-    files = {record.with_name(Path(name).name): digest for name, digest in listed.items()}
+def must_be_as_made(path: Path) -> None:
+    """Raise FileError if a file, or the tables beside this record, are not as they were made.
+
+    Tables must have a record, and another file may have none.
+    """
+    listed = read_record(record_of(path)).get("outputs", {})
     now, folders = Digests(), {Path(name).parent.name for name in listed}
-    of_others = folders != {record.parent.name}
-    if of_others or any(now[str(path)] != digest for path, digest in files.items()):
+    of_others = path.name == RECORD and folders != {path.parent.name}
+    files = {str(path.with_name(Path(name).name)): digest for name, digest in listed.items()}
+    if of_others or any(now[file] != digest for file, digest in files.items()):
         raise FileError(
-            f"{record.parent}: these tables are incomplete, or were changed after they were made; "
+            f"{path.parent}: these files are incomplete, or were changed after they were made; "
             "make them again with the workflow"
         )
-
-
-def must_be_as_made(path: Path) -> None:
-    """Raise FileError for a file that its record, if there is one, does not have as it is."""
-    if _damaged(path):
-        raise FileError(f"{path}: was changed after it was made; remove it to make it anew")
 
 
 def _damaged(path: Path) -> list[Path]:

@@ -32,7 +32,7 @@ from pathlib import Path
 from hindsight.io.checksums import about
 from hindsight.io.files import FileError, as_json, write_if_changed
 from hindsight.io.locks import held
-from hindsight.io.records import RECORD, Derived, Digests
+from hindsight.io.records import RECORD, Digests, is_current
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.config import (
@@ -249,31 +249,20 @@ class Project:
         return found | {Path(self.papers): as_json(papers_grids(self.config))}
 
     @cached_property
-    def _derived(self) -> dict[str, Derived]:
-        """All jobs that make something from cells and policies, by their first output."""
-        names = tuple(self.figures)
-        together = [names] if self.published and names else [(name,) for name in names]
-        jobs = [
-            *(self._tables(name) for name in self.experiments),
-            Derived("episodes", (self.episodes,), tuple(self.policies)),
-            *(
-                Derived("figures", tuple(map(self.drawing, some)), tuple(self.drawn_from(*some)))
-                for some in together
-            ),
-            Derived("claims", (self.claims,), tuple(self.all_tables)),
-            Derived("report", (self.page, self.scoreboard), tuple(self.shown)),
-        ]
-        return {job.outputs[0]: job for job in jobs}
-
-    def _tables(self, experiment: str) -> Derived:
-        cells = (path for path in self.cells_of(experiment) if Path(path).exists())
-        made_of = (str(self.plan_of(experiment)), *cells)
-        return Derived("tables", (self.tables_of(experiment),), made_of)
-
-    @property
-    def derived(self) -> list[str]:
-        """First outputs of the jobs that make something from cells and policies."""
-        return [name for name in self._derived if not self.published or name != self.episodes]
+    def derived(self) -> dict[str, tuple[str, list[str], list[str]]]:
+        """Stage, outputs and inputs of all jobs but cells', by their first output."""
+        jobs = []
+        for name in self.experiments:
+            cells = (path for path in self.cells_of(name) if Path(path).exists())
+            jobs += [("tables", [self.tables_of(name)], [str(self.plan_of(name)), *cells])]
+        if not self.published:
+            jobs += [("episodes", [self.episodes], self.policies)]
+        together = [[*self.figures]] if self.published else [[name] for name in self.figures]
+        for names in filter(None, together):
+            jobs += [("figures", [*map(self.drawing, names)], self.drawn_from(*names))]
+        jobs += [("claims", [self.claims], self.all_tables)]
+        jobs += [("report", [self.page, self.scoreboard], self.shown)]
+        return {outputs[0]: (stage, outputs, inputs) for stage, outputs, inputs in jobs}
 
     def outdated(self, *outputs: str) -> list[str]:
         """Those of these jobs, given by their first outputs, that have to run again.
@@ -284,7 +273,7 @@ class Project:
         return [
             name
             for name in outputs
-            if Path(name).exists() and not self._derived[name].is_current(digests)
+            if Path(name).exists() and not is_current(*self.derived[name], digests)
         ]
 
     def labels(self, figure: str) -> dict[str, str]:
@@ -396,14 +385,12 @@ def must_run_this_code() -> None:
         )
 
 
-def lock(name: str = ".lock") -> AbstractContextManager[None]:
-    """A lock of the pipeline, in results/ itself, which two folders may share by a link.
+def lock(name: str = ".lock", results: Path = TRAINED) -> AbstractContextManager[None]:
+    """A lock of the pipeline, in the results' folder itself, which two clones may share by a link.
 
     Entering it raises FileError if another process holds it.
     """
-    return held(
-        Path("results", name), f"the pipeline whose results are in {Path('results').resolve()}"
-    )
+    return held(results / name, f"the pipeline whose results are in {results.resolve()}")
 
 
 def files_below(folder: Path, ending: str = ".parquet") -> set[str]:
