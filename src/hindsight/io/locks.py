@@ -1,8 +1,7 @@
 """Locks that the kernel releases when their holder ends, so that none becomes stale.
 
-The holder removes the lock's file, but a file left behind by a killed process locks nothing.
-filelock does the locking, without following symbolic links; this module adds the holder's name and
-the messages.
+A file that a killed process left behind locks nothing.  filelock does the locking, without
+following symbolic links; this module adds the holder's name and the messages.
 """
 
 import os
@@ -33,7 +32,7 @@ def held(path: Path, what: str, wait: bool = False) -> Iterator[None]:
         busy = f"{what} is already running (process {_holder(path)})"
         if not wait:
             raise FileError(busy) from None
-        _tell(f"{busy}; waiting for it")
+        print(f"{busy}; waiting for it", file=sys.stderr, flush=True)
         lock.acquire()
     except OSError as error:
         # File systems without locks fail in many ways: the file can be opened, but not locked.
@@ -41,7 +40,8 @@ def held(path: Path, what: str, wait: bool = False) -> Iterator[None]:
             os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
         except OSError:
             raise FileError(f"{path}: cannot be written: {reason(error)}") from error
-        _tell(f"{what}: this file system has no locks, so never start it twice at once")
+        warning = f"{what}: this file system has no locks, so never start it twice at once"
+        print(warning, file=sys.stderr, flush=True)
     holder = os.getpid()
     try:
         yield
@@ -65,7 +65,3 @@ def _holder(path: Path) -> str:
     with suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace")[:200].strip() or "unknown"
     return "unknown"
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
 """Prepare a process: standard streams, memory limits, a home folder; and run jobs in parallel."""
 
+import atexit
 import gc
 import multiprocessing
 import os
@@ -21,8 +22,6 @@ Result = TypeVar("Result")
 #: Address space in megabytes, measured: any command, one with torch, and what torch's libraries add
 #: to a cell's memory.
 LEAST_MB, TORCH_MB, LIBRARIES_MB = 500, 1200, 700
-#: Temporary folders that are removed at exit.
-_kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def open_streams() -> None:
@@ -73,7 +72,7 @@ def have_home() -> None:
     except RuntimeError:
         what = "there is no HOME"
     lent = tempfile.TemporaryDirectory(prefix="hindsight-home-", ignore_cleanup_errors=True)
-    _kept.append(lent)
+    atexit.register(lent.cleanup)
     print(f"{what}; caches go to {lent.name} for now", file=sys.stderr, flush=True)
     os.environ["HOME"] = lent.name
 

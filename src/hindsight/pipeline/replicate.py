@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -56,8 +56,8 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
 
 def _run(arguments: Sequence[str], cores: str, published: bool) -> int:
     at = arguments.index("--") if "--" in arguments else len(arguments)  # targets follow
-    pairs, rest = _config_apart(arguments[:at])
-    overrides = overrides_of(pairs)
+    given, rest = _apart(arguments[:at])
+    overrides = overrides_of(given.config)
     if published:
         for key in {"results", "preset"} & overrides.keys():
             raise SpecError(f"--published: {key} has no effect on these results; leave it out")
@@ -67,12 +67,9 @@ def _run(arguments: Sequence[str], cores: str, published: bool) -> int:
     with lock():  # the pipeline takes it later, when this process would have overwritten the log
         pass
     keys = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
-    asked = ArgumentParser(add_help=False, allow_abbrev=False)
-    asked.add_argument("--cores", "-c")
-    chosen, rest = asked.parse_known_args(rest)
     # A profile given by the user sets the cores itself.
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
-    used = chosen.cores or (None if own else cores)
+    used = given.cores or (None if own else cores)
     command = [sys.executable, "-m", "snakemake", *(["--cores", used] if used else []), *rest]
     command += [*(["--config", *keys] if keys else []), *arguments[at:]]
     for line in what_comes(project, used):
@@ -156,24 +153,25 @@ def _as_yaml(value: Any) -> str:
     return line.removesuffix("...\n").strip()
 
 
-def _config_apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part the pairs of --config, which are needed before Snakemake starts, from other arguments.
+def _apart(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
+    """Part --config and --cores, which are needed before Snakemake starts, from other arguments.
 
     Raises SpecError for a configuration in another file.
     """
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
+    parser.add_argument("--cores", "-c")
     found, rest = parser.parse_known_args(arguments)
     elsewhere = ArgumentParser(add_help=False)  # it knows abbreviations, as Snakemake's does
     for names in (("--configfiles",), ("--directory", "-d"), ("--snakefile", "-s")):
         elsewhere.add_argument(*names, nargs="?", const="")
-    given = vars(elsewhere.parse_known_args(rest)[0])
-    for option in (name for name, value in given.items() if value is not None):
+    wrong = vars(elsewhere.parse_known_args(rest)[0])
+    for option in (name for name, value in wrong.items() if value is not None):
         instead = "it is for snakemake itself; replicate runs in this folder"
         if option == "configfiles":
             instead = "give keys as --config KEY=VALUE, or in config.yaml"
         raise SpecError(f"--{option} is not allowed: {instead}")
-    return found.config, rest
+    return found, rest
 
 
 class _Watch:
