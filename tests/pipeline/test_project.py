@@ -56,7 +56,7 @@ def test_the_main_figure_comes_first_and_then_the_longest(tmp_path, monkeypatch)
     project.there = {cells[0].name}
     assert project.queue() == [seconds(spec) for spec in cells[1:]]
     cached = Project(load(ROOT / "config.yaml", {"results": "cached"}))
-    assert cached.missing and not cached.queue()  # nothing is trained
+    assert not cached.missing and not cached.queue()  # nothing is trained
     with pytest.raises(SpecError, match=r"experiment 'my' is not in the plan of laptop"):
         cached.cells_of("my")
 

@@ -1,7 +1,4 @@
-"""Checksums that detect damaged files.
-
-A results file stores a checksum of its metadata and columns in its own metadata.
-"""
+"""Checksums that detect damage; a results file holds that of its description and columns."""
 
 import hashlib
 import json

@@ -54,10 +54,7 @@ def is_unread(error: BaseException) -> bool:
 
 
 def must_be_regular(path: Path) -> None:
-    """Raise FileError for a special file.
-
-    Reading a pipe would never end, and replacing a device would remove it.
-    """
+    """Raise FileError for a special file: a pipe never ends, and a device would be replaced."""
     if path.exists() and not (path.is_file() or path.is_dir()):  # opening a folder raises anyway
         raise FileError(f"{path}: is not a regular file")
 

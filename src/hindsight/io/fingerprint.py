@@ -32,12 +32,10 @@ Place = tuple[str, str | None]
 
 
 def stamp(path: Path) -> tuple[int, ...] | None:
-    """When a file was last changed, its size, and its number on the disk; None if there is none.
-
-    Also when the disk noted the last change, which no copy of an older file brings back.
-    """
+    """When a file was last changed, its size, and its number on the disk; None if there is none."""
     with suppress(OSError):
         now = path.stat()
+        # The second time is the disk's own, which no copy of an older file brings back.
         return now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino
     return None
 
@@ -115,12 +113,10 @@ def _module(name: str) -> Module:
         names = list(_defined(node))
         for defined in names:
             found.defines.setdefault(defined, []).append(node)
-        if not names or not isinstance(node, _PLAIN):
+        plain = isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign)
+        if not (names and plain):
             found.effects.append(node)
     return found
-
-
-_PLAIN = (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:
@@ -162,13 +158,10 @@ def _statements(place: Place) -> Iterator[tuple[str, ast.stmt]]:
     """The statements that define a place, with their modules, following re-exports."""
     home, name = place
     module = _module(home)
-    if name is None:
-        for nodes in module.defines.values():
+    if name is None or name in module.defines:
+        chosen = module.defines.values() if name is None else [module.defines[name]]
+        for nodes in (*chosen, module.effects):
             yield from ((home, node) for node in nodes)
-        yield from ((home, node) for node in module.effects)
-    elif name in module.defines:
-        yield from ((home, node) for node in module.defines[name])
-        yield from ((home, node) for node in module.effects)
     elif name in module.imports:
         yield from _statements(module.imports[name])
     elif _is_module(f"{home}.{name}"):

@@ -3,7 +3,7 @@
 Every job on a cluster reads the Snakefile, so figures (and matplotlib) are imported only where they
 are needed.  Nothing is written before the first job starts.
 
-Layout, relative to the project's folder:
+Layout, relative to the project's folder; the source is a preset or `published`:
     results/specs/<cell>-<code>.json           a cell's specification, the only input of its job
     results/cells/<cell>-<code>.parquet        its curves
     results/policies/<cell>-<code>.safetensors its final parameters
@@ -11,8 +11,6 @@ Layout, relative to the project's folder:
     results/tables/<source>/<experiment>/      the tables, and their record
     results/records/                           of what the other derived files were made
     figures/<source>/                          figures, report.html and REPLICATION.md
-
-The source is a preset or `published`.
 """
 
 import atexit
@@ -117,8 +115,8 @@ class Project:
 
     @property
     def missing(self) -> list[str]:
-        """Names of the cells without curves."""
-        return [name for name in self.plan.cells if name not in self.there]
+        """Names of the cells to be trained."""
+        return [name for name in self.plan.cells if self.trains and name not in self.there]
 
     @cached_property
     def taken_over(self) -> str:
@@ -129,11 +127,11 @@ class Project:
         def others(spec: CellSpec) -> Iterator[str]:
             return (file_name(spec.model_copy(update={"seeds": n})) for n in seeds)
 
-        missing = self.missing if self.trains else []
+        missing = self.missing
         names = [name for name in missing if not there.isdisjoint(others(self.plan.cells[name]))]
         if not names:
             return ""
-        cells = f"{len(names)} of the {len(self.missing)} cells to be trained, such as {names[0]},"
+        cells = f"{len(names)} of the {len(missing)} cells to be trained, such as {names[0]},"
         return f"{cells} may take over runs of cells with other seeds."
 
     def cells_of(self, experiment: str) -> list[str]:
@@ -191,7 +189,7 @@ class Project:
             and not self.published
         )
         paths = {name: TRAINED / "policies" / f"{self.files[name]}.safetensors" for name in names}
-        made = set(self.missing) if self.trains else set()
+        made = set(self.missing)
         return [str(path) for name, path in paths.items() if name in made or path.exists()]
 
     @cached_property
@@ -234,11 +232,8 @@ class Project:
 
     @property
     def everything(self) -> list[str]:
-        """All outputs.
-
-        Intermediate files are included: Snakemake does not notice that one is missing while the
-        files made from it exist.
-        """
+        """All outputs."""
+        # Snakemake misses no file in between while what is made from it exists.
         cells = [str(self.curves(name)) for name in self.plan.cells if self.trains]
         return [self.page, self.scoreboard, self.claims, *self.drawn, *self.all_tables, *cells]
 
@@ -309,7 +304,7 @@ class Project:
 
     def queue(self) -> list[float]:
         """Estimated seconds of each cell to be trained, in the order in which they start."""
-        cells = (self.plan.cells[name] for name in self.missing if self.trains)
+        cells = (self.plan.cells[name] for name in self.missing)
         return [seconds(spec) for spec in sorted(cells, key=lambda spec: -self.priority(spec))]
 
     # -- beginning and end of a run -----------------------------------------------------------
@@ -326,25 +321,20 @@ class Project:
         atexit.register(self._locks.close)  # `end` is not called after a failure
         if self.trains:
             cancel_left_jobs()
-        if self.trains and self.look() != self.there:
-            raise FileError(
-                "another process has trained or removed cells since this run was planned; type the "
-                "same command again"
-            )
+            if self.look() != self.there:
+                raise FileError(
+                    "another process has trained or removed cells since this run was planned; type "
+                    "the same command again"
+                )
         self._leave_the_future()
-        if self.trains:
-            for name in self.missing:
-                spec = self.plan.cells[name]
-                path = TRAINED / "specs" / f"{self.files[name]}.json"
-                write_if_changed(path, spec.model_dump_json(indent=1))
+        for name in self.missing:
+            path = TRAINED / "specs" / f"{self.files[name]}.json"
+            write_if_changed(path, self.plan.cells[name].model_dump_json(indent=1))
         for path, text in self.texts.items():
             write_if_changed(path, text)
 
     def _leave_the_future(self) -> None:
-        """Date files of the future to now, as after the clock was set back.
-
-        Snakemake would refuse whatever is made from them until their time has come.
-        """
+        """Date files of the future to now: Snakemake would refuse what is made from them."""
         specs = [f"{TRAINED}/specs/{file}.json" for file in self.files.values()]
         cells = [path for name in self.experiments for path in self.cells_of(name)]
         made = [*self.policies, self.episodes, *map(str, Path(self.tables).rglob("*"))]
@@ -363,10 +353,7 @@ class Project:
 
 
 def must_be_in_its_clone() -> None:
-    """Raise SpecError if this folder has no configuration, or code, but that of another one runs.
-
-    Then changes of this folder's code would be ignored.
-    """
+    """Raise SpecError if this folder has no configuration, or its code is not what runs."""
     if not CONFIG.exists():
         raise SpecError(
             "there is no config.yaml here: the replication runs in a clone of the repository, so "
@@ -376,7 +363,7 @@ def must_be_in_its_clone() -> None:
 
 
 def must_run_this_code() -> None:
-    """Raise SpecError if this folder has code of this project, but that of another one runs."""
+    """Raise SpecError if changes of this folder's code would be ignored: that of another runs."""
     own = Path("src/hindsight")
     if own.exists() and not own.samefile(PACKAGE):
         raise SpecError(

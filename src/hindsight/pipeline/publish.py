@@ -56,14 +56,13 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
     acting = {name for name in main if (path := found.get(name)) and policies_of(path).exists()}
     drawn = trained / "tables" / plan.config.size_name / EPISODES
     own = record_of(TRAINED / "tables" / plan.config.size_name / EPISODES).relative_to(TRAINED)
-    record = read_record(trained / own)
+    record = read_record(trained / own) if drawn.exists() else {}
     if drawn.exists() and file_sha256(drawn) not in record.get("outputs", {}).values():
         raise FileError(f"{drawn}: no job of this project made it as it is; delete it")
-    inputs = record.get("inputs", {}) if drawn.exists() else {}
-    acted = [(trained / Path(path).relative_to(TRAINED), digest) for path, digest in inputs.items()
-             if Path(path).is_relative_to(TRAINED / "policies")]  # fmt: skip
-    if other := [path for path, digest in acted if path.exists() and file_sha256(path) != digest]:
-        raise FileError(f"{drawn}: other policies than {other[0]} acted in it; delete it")
+    for path, digest in record.get("inputs", {}).items():
+        policy = trained.joinpath(*Path(path).parts[1:])
+        if policy.exists() and file_sha256(policy) != digest:
+            raise FileError(f"{drawn}: other policies than {policy} acted in it; delete it")
     # What is written anew may differ from the manifest, if an earlier publication was killed.
     anew = {policies_of(cells[name]) for name in acting}
     anew |= {PUBLISHED / EPISODES} if drawn.exists() else set()
@@ -88,12 +87,8 @@ def publish(config: Config, trained: Path = TRAINED) -> Iterator[str]:
         yield from _remove_all_but(set(cells.values()))
     if drawn.exists():
         write_whole(PUBLISHED / EPISODES, partial(shutil.copyfile, drawn))
-    ships = [
-        *others,
-        *cells.values(),
-        *(policies_of(path) for name, path in cells.items() if name in main),
-        PUBLISHED / EPISODES,
-    ]
+    policies = (policies_of(path) for name, path in cells.items() if name in main)
+    ships = [*others, *cells.values(), *policies, PUBLISHED / EPISODES]
     now = _now()
     files = {_key(path): _entry(path, before, now) for path in ships if path.exists()}
     write_if_changed(MANIFEST, as_json(files))

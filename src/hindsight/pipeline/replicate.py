@@ -50,11 +50,6 @@ def run(arguments: Sequence[str], cores: str, published: bool) -> int:
     process runs it.
     """
     must_be_in_its_clone()
-    with lock(".replicate.lock"):
-        return _run(arguments, cores, published)
-
-
-def _run(arguments: Sequence[str], cores: str, published: bool) -> int:
     at = arguments.index("--") if "--" in arguments else len(arguments)  # targets follow
     given, rest = _apart(arguments[:at])
     overrides = overrides_of(given.config)
@@ -64,27 +59,28 @@ def _run(arguments: Sequence[str], cores: str, published: bool) -> int:
         overrides["results"] = "published"
     project = Project(load(CONFIG, overrides))
     must_fit(project.config)
-    with lock():  # the pipeline takes it later, when this process would have overwritten the log
-        pass
     keys = [f"{key}={_as_yaml(value)}" for key, value in overrides.items()]
     # A profile given by the user sets the cores itself.
     own = any(a.split("=")[0] in ("--workflow-profile", "--profile") for a in rest)
     used = given.cores or (None if own else cores)
     command = [sys.executable, "-m", "snakemake", *(["--cores", used] if used else []), *rest]
     command += [*(["--config", *keys] if keys else []), *arguments[at:]]
-    for line in what_comes(project, used):
-        print(line, flush=True)
-    started = time.time()
-    status, stopped_by = supervise(command, project)
-    if stopped_by is not None:
-        print("interrupted; the same command continues where this one stopped", file=sys.stderr)
-        return 128 + stopped_by
-    if status:
-        print(f"Snakemake ended with status {status}; its log: {LOG}")
-        what_failed(project, started)
-    else:
-        what_came_out(project)
-    return status
+    with lock(".replicate.lock"):
+        with lock():  # Snakemake takes it later, when this process would have overwritten the log
+            pass
+        for line in what_comes(project, used):
+            print(line, flush=True)
+        started = time.time()
+        status, stopped_by = supervise(command, project)
+        if stopped_by is not None:
+            print("interrupted; the same command continues where this one stopped", file=sys.stderr)
+            return 128 + stopped_by
+        if status:
+            print(f"Snakemake ended with status {status}; its log: {LOG}")
+            what_failed(project, started)
+        else:
+            what_came_out(project)
+        return status
 
 
 def what_comes(project: Project, cores: str | None) -> Iterator[str]:

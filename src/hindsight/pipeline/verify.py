@@ -87,9 +87,8 @@ def published() -> dict[str, CellSpec]:
         if name.endswith(".parquet"):
             path = PUBLISHED / name
             spec = cell_of(metadata_of(path)["spec"], path)
-            if getattr(spec.algorithm, "normalize_observations", False):
-                continue
-            found[name.removeprefix("cells/").removesuffix(".parquet")] = spec
+            if not getattr(spec.algorithm, "normalize_observations", False):
+                found[name.removeprefix("cells/").removesuffix(".parquet")] = spec
     return found
 
 
@@ -111,10 +110,12 @@ def compare(name: str, spec: CellSpec) -> Comparison:
     if len(made) != len(rows):
         return Comparison(name, np.inf, np.inf, "iteration")
     off = _apart(made, rows)
-    found = Comparison(name, float(off.median()), float(off.max()), str(off.idxmax()))
     # A changed rule moves every run, but rounding may part one: a catch is just missed.
     each = [_apart(made[made.seed == seed], rows[rows.seed == seed]) for seed in seeds]
-    found = replace(found, closest=min(float(off.max()) for off in each))
+    closest = min(float(off.max()) for off in each)
+    found = Comparison(
+        name, float(off.median()), float(off.max()), str(off.idxmax()), closest=closest
+    )
     # In our own tasks, chaos excuses a cell only if most columns differ: off-policy, or where
     # PPO's KL limit ended an update earlier or later, which rounding decides.
     may_part = spec.replay is not None or off["updates"] > 0
