@@ -358,8 +358,9 @@ def test_every_byte_of_tables_and_of_their_record_counts(tmp_path_factory, data)
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "..", "a/b.csv"])
-def test_what_a_record_lists_is_read_only_if_it_is_a_file(tmp_path, name):
+def test_what_a_record_lists_is_read_only_if_it_is_a_file_beside_it(tmp_path, name):
     record = tmp_path / RECORD
     Making("tables", []).record(record, [Path(name)])
     assert Digests()[name] == ""
-    Making("claims", [str(record)])
+    with pytest.raises(DamagedError, match=RECORD):
+        Making("claims", [str(record)])

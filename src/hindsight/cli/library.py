@@ -99,8 +99,6 @@ def train(
         typer.echo(f"already trained by the same code{but}; --again retrains it")
         if tensorboard is not None or checkpoint_every is not None:
             typer.echo("--tensorboard and --checkpoint-every work only while training: add --again")
-        # A process that was killed when its training had ended may have left them.
-        KeepBest(files["best"], spec).add_reused(about(files["cells"]).get("reused"))
     else:
         there, both = files["cells"].exists() and not trained, files["policies"].exists()
         if there and (both or about(files["cells"]).get("spec_hash") != spec.hash):
@@ -122,14 +120,15 @@ def train(
             beside = files["best"].with_stem(f"{files['best'].stem}.again")
             best = KeepBest(beside if trained else files["best"], spec)
             train_and_show(spec, home, execution, [best, *callbacks])
-            best.add_reused(about(files["cells"]).get("reused"))
             if trained and beside.exists():
                 beside.replace(files["best"])
             elif trained:  # every run diverged
                 files["best"].unlink(missing_ok=True)
+    found = about(files["cells"])
+    # Also after a process that was killed when its training had ended.
+    KeepBest(files["best"], spec).add_reused(found.get("reused"))
     typer.echo("\n".join(outcome(spec, out, home)))
-    runs = about(files["cells"])["runs"]
-    if len(diverged_runs(runs)) == len(runs):
+    if len(diverged_runs(found["runs"])) == len(found["runs"]):
         raise SpecError(
             "every run diverged, so nothing was learned; a lower learning rate may help"
         )

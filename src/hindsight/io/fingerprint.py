@@ -183,10 +183,7 @@ def closure(*roots: str) -> dict[ast.stmt, str]:
 
 
 def dump(node: object) -> str:
-    """Write a syntax tree as text, which is the same in every version of Python.
-
-    Empty fields are left out, because newer versions add some, such as `type_params`.
-    """
+    """Write a syntax tree as text, but for empty fields, which newer versions of Python add."""
     if isinstance(node, ast.AST):
         fields = (f"{key}={dump(x)}" for key, x in ast.iter_fields(node) if x not in (None, []))
         return f"{type(node).__name__}({', '.join(fields)})"

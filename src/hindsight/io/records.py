@@ -126,15 +126,8 @@ class Making:
 
 
 def must_be_as_made(path: Path) -> None:
-    """Raise FileError if a file, or the tables beside this record, are not as they were made.
-
-    Tables must have a record, and another file may have none.
-    """
-    listed = read_record(record_of(path)).get("outputs", {})
-    now, folders = Digests(), {Path(name).parent.name for name in listed}
-    of_others = path.name == RECORD and folders != {path.parent.name}
-    files = {str(path.with_name(Path(name).name)): digest for name, digest in listed.items()}
-    if of_others or any(now[file] != digest for file, digest in files.items()):
+    """Raise FileError if a file, or the tables beside this record, are not as they were made."""
+    if _damaged(path):
         raise FileError(
             f"{path.parent}: these files are incomplete, or were changed after they were made; "
             "make them again with the workflow"
@@ -142,11 +135,14 @@ def must_be_as_made(path: Path) -> None:
 
 
 def _damaged(path: Path) -> list[Path]:
-    """What a job made together with this file, and is not as its record says.
+    """What a job made beside this file, or this file, if it is not as the record says.
 
     A file without a record is not damaged, unless it should be the record itself.
     """
     found = read_record(record_of(path))
-    if not found:
-        return [path] if path.name == RECORD else []
-    return [Path(x) for x, digest in found["outputs"].items() if Digests()[x] != digest]
+    made = found.get("outputs", {})
+    elsewhere = {Path(name).parent.name for name in made} - {path.parent.name}
+    if path.name == RECORD and (elsewhere or not found):
+        return [path]
+    beside = {path.with_name(Path(name).name): digest for name, digest in made.items()}
+    return [file for file, digest in beside.items() if Digests()[str(file)] != digest]

@@ -25,10 +25,7 @@ LEAST_MB, TORCH_MB, LIBRARIES_MB = 500, 1200, 700
 
 
 def open_streams() -> None:
-    """Reopen standard streams that the parent has closed, so that no file takes their descriptors.
-
-    A closed standard error is redirected to standard output.
-    """
+    """Reopen standard streams that the parent closed, so that no file takes their descriptors."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue
@@ -53,11 +50,8 @@ def must_have_memory(megabytes: int = LEAST_MB) -> None:
 
 
 def have_home() -> None:
-    """Set HOME to a temporary folder if it is unusable, for the caches of libraries.
-
-    An unusable XDG_CACHE_HOME is left out, which would stop Snakemake.
-    """
-    if caches := os.environ.get("XDG_CACHE_HOME"):
+    """Replace an unusable HOME by a temporary folder, for the caches of libraries."""
+    if caches := os.environ.get("XDG_CACHE_HOME"):  # if it is unusable, Snakemake stops
         with suppress(OSError):
             Path(caches).mkdir(parents=True, exist_ok=True)
         if not os.access(caches, os.W_OK | os.X_OK) or not Path(caches).is_dir():
@@ -78,11 +72,7 @@ def have_home() -> None:
 
 
 def import_matplotlib() -> None:
-    """Import matplotlib, whatever MPLBACKEND names: files need no backend.
-
-    A notebook sets it for what it starts, even if its backend is not installed there, and then
-    matplotlib cannot be imported.
-    """
+    """Import matplotlib even if MPLBACKEND, as a notebook sets it, names one not installed here."""
     named = os.environ.pop("MPLBACKEND", None)
     import matplotlib
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from hindsight.io.checkpoints import load, save
 from hindsight.io.files import FileError
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.code import code_of
+from hindsight.specs.code import SEEDS, code_of
 from hindsight.specs.errors import SpecError
-from hindsight.training.finished import SEEDS, changed_versions
+from hindsight.training.finished import changed_versions
 from hindsight.training.record import versions_in_use
 from hindsight.training.runs import Runs
 

@@ -32,7 +32,7 @@ from hindsight.io.files import FileError, as_json, write_if_changed
 from hindsight.io.locks import held
 from hindsight.io.records import RECORD, Digests, is_current
 from hindsight.specs.cell import CellSpec
-from hindsight.specs.code import file_name
+from hindsight.specs.code import SEEDS, file_name
 from hindsight.specs.config import (
     AUTHORS,
     CONFIG,
@@ -57,8 +57,6 @@ SNAKEMAKE_MB = 300  # a cluster job runs two Snakemake processes besides the cel
 #: The names of jobs on a cluster: a prefix (workflow/profiles/slurm), and the run's number.
 JOB_NAME = re.compile(r"hindsight_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CANCEL_SECONDS = 120  # a cluster kills jobs that do not end within about ten seconds
-#: The number of seeds in the name of a cell's file.
-SEEDS = re.compile(r"-(\d+)seeds")
 #: Files that the page is made from besides results; the answer, on its first screen, may be absent.
 DEVIATIONS = "docs/deviations.md"
 SCOREBOARD = "REPLICATION.md"
@@ -175,10 +173,7 @@ class Project:
 
     @cached_property
     def policies(self) -> list[str]:
-        """Policies whose episodes the figure of the environment shows, unless it is published.
-
-        Those that exist or will be made: one that is missing must not make a finished cell train.
-        """
+        """Policies whose episodes the figure of the environment shows, unless it is published."""
         names = dict.fromkeys(
             name
             for entry, name in self.plan.experiments.get(MAIN_EXPERIMENT, [])
@@ -189,7 +184,7 @@ class Project:
             and not self.published
         )
         paths = {name: TRAINED / "policies" / f"{self.files[name]}.safetensors" for name in names}
-        made = set(self.missing)
+        made = set(self.missing)  # a policy that is missing must not make a finished cell train
         return [str(path) for name, path in paths.items() if name in made or path.exists()]
 
     @cached_property
@@ -260,10 +255,7 @@ class Project:
         return {outputs[0]: (stage, outputs, inputs) for stage, outputs, inputs in jobs}
 
     def outdated(self, *outputs: str) -> list[str]:
-        """Those of these jobs, given by their first outputs, that have to run again.
-
-        Their outputs exist, but were made by other code or of other inputs than today's.
-        """
+        """Those of these first outputs that exist, but are not of today's code and inputs."""
         digests = Digests(self.texts)
         return [
             name
@@ -373,10 +365,7 @@ def must_run_this_code() -> None:
 
 
 def lock(name: str = ".lock", results: Path = TRAINED) -> AbstractContextManager[None]:
-    """A lock of the pipeline, in the results' folder itself, which two clones may share by a link.
-
-    Entering it raises FileError if another process holds it.
-    """
+    """Lock the pipeline, in results/ itself, which clones may share; FileError if it is locked."""
     return held(results / name, f"the pipeline whose results are in {results.resolve()}")
 
 
@@ -444,10 +433,7 @@ def clean(folder: Path = TRAINED, named: str | None = None) -> list[Path]:
 
 
 def _is_of_other_code(path: Path, name: str, named: str | None) -> bool:
-    """Whether it is certain that other code than today's trained a cell, and named its file.
-
-    It is not if the file cannot be read, or if its environment may not be imported, or not here.
-    """
+    """Whether it is certain that other code than today's trained a cell, and named its file."""
     ours = False
     try:
         found = about(path)

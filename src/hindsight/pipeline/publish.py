@@ -170,10 +170,9 @@ def _key(path: Path) -> str:
 
 
 def write_middle(spec: CellSpec, curves: Path, out: Path) -> str:
-    """Write the deterministic policy of a trained cell's median run; returns which run that is.
+    """Write the policy of a trained cell's median run by the final evaluation; returns which it is.
 
-    By its final evaluation; of two runs in the middle, the worse one.  Raises FileError for a
-    damaged file.
+    Of two runs in the middle, it is the worse one.  Raises FileError for a damaged file.
     """
     cell, saved = load_cell(curves), load(policies_of(curves))
     if not is_policy_of(spec, cell.metadata, saved, policies_of(curves)):

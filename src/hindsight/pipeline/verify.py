@@ -128,10 +128,7 @@ def compare(name: str, spec: CellSpec) -> Comparison:
 
 
 def _apart(made: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
-    """Largest difference by column, relative to its largest value (at least 0.01) in `rows`.
-
-    Infinite if NaNs differ.
-    """
+    """Largest difference by column, relative to its largest value; infinite where NaNs differ."""
     both = made.columns.intersection(rows.columns)
     both = both.difference([*CLOCKS.values(), *MEASURED_OTHERWISE, "seed"])
     a, b = (table[both].reset_index(drop=True).astype(np.float64) for table in (made, rows))

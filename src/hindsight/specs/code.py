@@ -6,6 +6,7 @@ and `training.record`, which call the loop, and write what it returns.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 
 from hindsight.io.files import FileError
@@ -13,6 +14,9 @@ from hindsight.io.fingerprint import fingerprint, import_all
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.gymnasium import GymnasiumSpec, is_known, registered
 from hindsight.specs.own_code import changed_since_noted, import_own
+
+#: The number of seeds in the name of a cell, and so of its files.
+SEEDS = re.compile(r"-(\d+)seeds")
 
 
 def file_name(spec: CellSpec) -> str:

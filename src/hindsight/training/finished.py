@@ -6,7 +6,6 @@ cell that differs only in having two.
 
 import json
 import platform
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,13 +21,11 @@ from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about, file_sha256, is_whole, read_table
 from hindsight.io.files import is_unread
 from hindsight.specs.cell import CellSpec, hash_of
-from hindsight.specs.code import file_name, identity_of
+from hindsight.specs.code import SEEDS, file_name, identity_of
 from hindsight.training.curves import as_arrow
 
 #: The end of a run whose parameters are no longer finite.
 DIVERGED = "diverged"
-#: The number of seeds in the name of a cell's file.
-SEEDS = re.compile(r"-(\d+)seeds")
 
 
 @dataclass(frozen=True)
