@@ -25,13 +25,22 @@ from hindsight.specs.errors import EnvironmentFailure, SpecError
 REPORT = ("jinja2", "markdown_it", "seaborn")
 
 
-@app.callback(invoke_without_command=True)
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
-) -> None:
-    if version:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"hindsight {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="print the version and exit"
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
