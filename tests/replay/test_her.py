@@ -163,6 +163,11 @@ class Line(gymnasium.Env):
         return np.zeros(len(achieved), bool)
 
 
+def at(place: float) -> dict[str, np.ndarray]:
+    """The observation at a place that is its own goal."""
+    return dict.fromkeys(Line.observation_space, np.float32([place]))
+
+
 def play(buffer: HindsightReplayBuffer, env, actions, cut: bool = True) -> None:
     """Play an episode, which a time limit cuts after the actions, unless it stays open."""
     obs, _ = env.reset()
@@ -283,9 +288,6 @@ def test_numbers_in_infos_of_vector_environments(info):
 def test_a_loaded_buffer_goes_on_in_pieces_of_the_same_length(tmp_path):
     """And what goes on in the next piece is no episode that begins where another ended."""
     buffer, again = (HindsightReplayBuffer(8, Line(), seed=0) for _ in range(2))
-    at = lambda x: dict.fromkeys(  # noqa: E731
-        ("achieved_goal", "desired_goal", "observation"), np.float32([x])
-    )
     for i in range(30):
         if i == 12:
             buffer.save(tmp_path / "buffer")
@@ -314,23 +316,6 @@ def test_what_is_cut_by_a_reset_ends_as_what_the_user_cuts(terminates):
     assert found[0] == found[1] == [0, 0, float(terminates)] * 2
 
 
-def test_a_reset_that_the_buffer_was_not_told_of_is_noticed():
-    """Goals would be taken from the next episode."""
-    buffer, env = HindsightReplayBuffer(40, Line(), seed=0), Line()
-    for told in (True, False):
-        for _ in range(2):
-            obs, _ = env.reset()
-            next_obs, reward, terminated, *_ = env.step(1)
-            with warnings.catch_warnings(action="error"):
-                buffer.add(obs, [1], reward, next_obs, terminated, False)
-                if told:
-                    buffer.truncate_last_trajectory()
-            if not told:
-                break
-    with pytest.warns(UserWarning, match=r"not the one that .* call truncate_last_trajectory\(\)"):
-        buffer.add(env.reset()[0], [1], reward, next_obs, terminated, False)
-
-
 class Mapped(Line):
     """Also sees a map, always the same array; or `views`, parts of one array, between others'."""
 
@@ -346,13 +331,17 @@ class Mapped(Line):
 
 @pytest.mark.parametrize("views", [False, True])
 def test_memory_is_shared_only_by_what_a_step_overwrites(views):
-    """After a reset that the buffer was not told of, which is a warning."""
-    env = Mapped(views)
+    """After a reset that the buffer was told of, and after one that it was not, a warning."""
+    env, actions = Mapped(views), np.ones((3, 1), np.float32)
     buffer = HindsightReplayBuffer(20, env, seed=0)
-    play(buffer, env, np.ones((3, 1), np.float32), cut=False)
-    with pytest.warns(UserWarning, match="the observation is not the one that the last step led"):
-        play(buffer, env, np.ones((3, 1), np.float32))
-    assert len(buffer) == 6
+    with warnings.catch_warnings(action="error"):
+        play(buffer, env, actions, cut=False)
+        buffer.truncate_last_trajectory()
+        play(buffer, env, actions, cut=False)
+    words = r"not the one that the last step led .* call truncate_last_trajectory\(\)"
+    with pytest.warns(UserWarning, match=words):
+        play(buffer, env, actions)
+    assert len(buffer) == 9
 
 
 def test_a_function_that_changes_its_arguments_changes_no_sample():
@@ -734,14 +723,10 @@ def test_a_long_episode_is_stored_in_pieces_of_which_some_can_always_be_sampled(
     """With one warning, and goals of their own piece."""
     buffer = HindsightReplayBuffer(size, Line(), fidelity="released", k=10**9, seed=0)
 
-    def obs(place):
-        names = "observation", "achieved_goal", "desired_goal"
-        return dict.fromkeys(names, np.array([place], float))
-
     with warnings.catch_warnings(record=True, action="always") as told:
         for step in range(250):
             over = step % 50 == 49
-            buffer.add(obs(step), np.ones(1), -1.0, obs(step + 1 - over / 2), False, over)
+            buffer.add(at(step), np.ones(1), -1.0, at(step + 1 - over / 2), False, over)
             if step + 1 >= size:
                 found = buffer.sample(20)
                 later = found.obs["desired_goal"] - found.next_obs["achieved_goal"]
