@@ -225,6 +225,8 @@ class Broken(Hovering):
         obs, reward, terminated, truncated, info = super().step(action)
         if self.how == "four":
             return obs, reward, terminated, info
+        if self.how == "text":
+            return obs, reward, terminated, truncated, "hit"
         paid = np.array([reward]) if self.how == "reward" else reward
         return obs, paid, np.array([terminated]) if self.how == "ends" else False, truncated, info
 
@@ -554,6 +556,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Broken-v0", {"how": "old"}, "reset must return two values, the observation and its info"),
     ("Broken-v0", {"how": "reward"}, r"returned a reward of shape \(1,\); it must be a single val"),
     ("Broken-v0", {"how": "ends"}, r"returned a terminated of shape \(1,\); it must be a single v"),
+    ("Broken-v0", {"how": "text"}, "the info of its first step is a str, not a dictionary"),
     ("Broken-v0", {"how": "plain"}, "its observation_space is a dict, not a gymnasium.spaces.Dict"),
     # In the search for a step limit.
     ("BrokenForever-v0", {"how": "old"}, "reset must return two values"),
@@ -623,25 +626,22 @@ def test_rewards_of_another_size_than_those_of_other_goals_are_refused():
         validated(GymnasiumSpec, {"id": "Bonus-v0", "rest": "refuse"})
 
 
-@pytest.mark.parametrize("origin", [0.0, 300.0])
-def test_the_rounding_of_goals_is_no_rest_but_a_small_fee_is(origin):
+@pytest.mark.parametrize(
+    ("name", "kwargs", "fee"),
+    [
+        ("Exact-v0", {"origin": 0.0}, 1e-4),
+        ("Exact-v0", {"origin": 300.0}, 3.1e-3),
+        ("Far-v0", {"origin": 1e6, "steps": 10.0}, 0.5),  # no rounding of doubles
+    ],
+)
+def test_the_rounding_of_goals_is_no_rest_but_a_small_fee_is(name, kwargs, fee):
     def refusing(fee: float) -> GymnasiumSpec:
-        kwargs = {"origin": origin, "fee": fee}
-        return validated(GymnasiumSpec, {"id": "Exact-v0", "kwargs": kwargs, "rest": "refuse"})
+        own = {**kwargs, "fee": fee}
+        return validated(GymnasiumSpec, {"id": name, "kwargs": own, "rest": "refuse"})
 
     driven(refusing(0.0), 100)
     with pytest.raises(SpecError, match="with rest=refuse they must agree"):
-        refusing(1e-4 + 1e-5 * origin)
-
-
-def test_a_fee_far_away_is_no_rounding_of_doubles():
-    def refusing(fee: float) -> GymnasiumSpec:
-        kwargs = {"origin": 1e6, "steps": 10.0, "fee": fee}
-        return validated(GymnasiumSpec, {"id": "Far-v0", "kwargs": kwargs, "rest": "refuse"})
-
-    refusing(0.0)
-    with pytest.raises(SpecError, match="with rest=refuse they must agree"):
-        refusing(0.5)
+        refusing(fee)
 
 
 def test_goals_of_doubles_that_float32_keeps_apart_are_taken():
@@ -950,6 +950,16 @@ class Plain(gym.Env[Any, Any]):
         return self.obs(), 7.0, bool(abs(self.place).max() > 2), False, {"other": 1}
 
 
+class Silent(Plain):
+    """Has None for an info."""
+
+    def reset(self, **options: Any) -> Any:
+        return super().reset(**options)[0], None
+
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:4], None
+
+
 def with_goals(of: Any = Plain, /, **how: Any) -> GoalEnvironment:
     how.setdefault("tolerance", 0.15)
     how.setdefault("seed", lambda env, seed: np.random.seed(seed))  # noqa: NPY002
@@ -979,6 +989,15 @@ def test_an_environment_without_goals_is_given_some():
     each = with_goals(tolerance=[0.05, 0.3], terminates=False)
     assert each.compute_reward(goals, np.zeros((3, 2)), {}).tolist() == [0, -1, -1]
     assert not each.compute_terminated(goals, np.zeros((3, 2)), {}).any()
+
+
+def test_an_environment_without_infos_can_be_wrapped():
+    def made() -> GoalEnvironment:
+        place, goal = lambda env, obs, info: obs["place"], lambda env, obs, info: env.goal
+        return GoalEnvironment(Silent(), place, goal, tolerance=0.1)
+
+    model = SAC(made, max_episode_steps=20, seeds=1, workers=0, log_interval=200, hidden=(8,))
+    assert model.learn(200).num_timesteps == 200
 
 
 class Strict(Plain):

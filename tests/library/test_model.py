@@ -578,13 +578,9 @@ def test_actions_of_another_kind_do_not_fit(tmp_path):
 
 def test_a_buffer_that_goes_on_in_another_task_is_named(tmp_path, recwarn):
     """Not for the same object, which has another id each time."""
-
     known = gym.registry["Corridor-v0"]
     gym.register("Corridor-v1", known.entry_point, max_episode_steps=known.max_episode_steps)
-
-    def made() -> Any:
-        return gym.make("Corridor-v0")
-
+    made = partial(gym.make, "Corridor-v0")
     for first, then, told in ((made, made, 0), ("Corridor-v0", "Corridor-v1", 1)):
         path = small(first).learn(60).save(tmp_path / "x.safetensors", training=True)
         recwarn.clear()

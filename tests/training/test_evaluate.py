@@ -17,7 +17,7 @@ from hindsight.specs.cell import CellSpec
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import Evaluation, actor_of, evaluate_policy
 from hindsight.training.policies import initial_row
-from tests.envs import corridor  # noqa: F401  (registers it)
+from tests.envs import corridor
 from tests.support.commands import python
 from tests.training.small import cell_in, policy_file
 
@@ -253,37 +253,13 @@ def test_what_cannot_be_evaluated_is_reported(arguments, error, words, tmp_path)
     assert "\n" not in str(caught.value)
 
 
-class Blocks(gymnasium.Env[Any, Any]):
-    """Five numbers in all: a goal of `n`, where it is, and the rest."""
-
-    def __init__(self, n: int = 1, rest: int = 4) -> None:
-        sizes = {"achieved_goal": n, "desired_goal": n, "observation": rest}
-        parts = {key: gymnasium.spaces.Box(-1, 1, (size,)) for key, size in sizes.items()}
-        self.observation_space = gymnasium.spaces.Dict(parts)
-        self.action_space = gymnasium.spaces.Box(-1, 1, (1,))
-
-    def reset(self, **options: Any) -> Any:
-        super().reset(seed=options.get("seed"))
-        return {key: np.zeros(x.shape, np.float32) for key, x in self.observation_space.items()}, {}
-
-    def step(self, action: Any) -> Any:
-        return self.reset()[0], -1.0, False, False, {}
-
-    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
-        return (np.abs(achieved - desired).sum(-1) < 0.1) - 1.0
-
-
-for name, sizes in {"BlocksOfOne": (1, 4), "BlocksOfTwo": (2, 2)}.items():
-    kwargs = dict(zip(("n", "rest"), sizes, strict=True))
-    gymnasium.register(f"{name}-v0", Blocks, max_episode_steps=5, kwargs=kwargs)
-
-
 def test_a_policy_does_not_take_goals_of_another_size(tmp_path):
-    spec = cell_in({"id": f"{__name__}:BlocksOfOne-v0"}, {"hidden": (5,)}, steps=10_000)
+    name = "tests.envs.worlds:Level-v0"
+    spec = cell_in({"id": name}, {"hidden": (5,)}, steps=10_000)
     path = policy_file(tmp_path / "policy.safetensors", spec, {0: initial_row(spec, 0)})
-    assert evaluate_policy(path, f"{__name__}:BlocksOfOne-v0", 2).length_mean == 5
-    with pytest.raises(SpecError, match="BlocksOfTwo-v0 does not fit a policy trained in"):
-        evaluate_policy(path, f"{__name__}:BlocksOfTwo-v0", 2)
+    assert evaluate_policy(path, name, 2).length_mean == 12
+    with pytest.raises(SpecError, match="Level-v0 does not fit a policy trained in"):
+        evaluate_policy(path, name, 2, parameters={"goal_size": 1})
 
 
 def test_a_file_whose_runs_all_diverged_says_so(tmp_path):
@@ -316,7 +292,7 @@ def test_a_model_of_stable_baselines3_is_what_a_plain_loop_makes_of_it(determini
     assert_is_a_plain_loop(found, env, lambda obs: int(next(actions)[0]))
 
 
-class Noted(Blocks):
+class Noted(corridor.Corridor):
     """A part of its observations is left out of training, and cannot be flattened."""
 
     def __init__(self) -> None:
@@ -324,10 +300,8 @@ class Noted(Blocks):
         notes = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3))
         self.observation_space = gymnasium.spaces.Dict({**self.observation_space, "notes": notes})
 
-    def reset(self, **options: Any) -> Any:
-        parts = {k: x for k, x in self.observation_space.items() if k != "notes"}
-        gymnasium.Env.reset(self, seed=options.get("seed"))
-        return {**{k: np.zeros(x.shape, np.float32) for k, x in parts.items()}, "notes": (1,)}, {}
+    def _obs(self) -> Any:
+        return {**super()._obs(), "notes": (1,)}
 
 
 gymnasium.register("Noted-v0", Noted, max_episode_steps=5)
