@@ -1,7 +1,9 @@
 """Verdicts on results whose verdict is known."""
 
+import itertools
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pandas as pd
 import pytest
 
 from hindsight.claims import Verdict, evaluate, write_claims
-from hindsight.claims.evidence import Evidence, Untested
+from hindsight.claims.evidence import RUN, Evidence, Untested, of_values, paired
 from hindsight.claims.measures import CUT, MEASURES, lean
 from tests.analysis.synthetic import (
     CONDITIONS,
@@ -27,6 +29,7 @@ from tests.analysis.synthetic import (
 
 Curves = Callable[[str, dict[str, Any], str, str], CurveFunction]
 S_RATIOS = levels_of("s_ratio")
+TABLES = "results/tables/laptop"
 ALL_ARMS = ("PPO", "PPO-HER", "SAC", "SAC-HER")
 
 
@@ -42,6 +45,19 @@ def judged(
     kwargs = {"fidelities": ("released",), "iterations": 20} | kwargs
     tables = summarised(root, experiment, seeds=seeds, curve_of=curve_of, **kwargs)
     return {verdict.claim: verdict for verdict in evaluate(tables.parent)}
+
+
+def left_out(root: Path, plan: Path, keep: Callable[[dict[str, Any]], bool]) -> dict[str, Verdict]:
+    """The verdicts without the entries that are not kept."""
+    own = json.loads(plan.read_text())
+    own["entries"] = [entry for entry in own["entries"] if keep(entry)]
+    plan.write_text(json.dumps(own))
+    summarise(plan, root)
+    return {verdict.claim: verdict for verdict in evaluate(plan.parent.parent)}
+
+
+def measured(root: Path, measure: str, fidelity: str = "released", **arguments: Any) -> Any:
+    return MEASURES[measure](Evidence(root / TABLES, fidelity), **arguments)
 
 
 def test_without_results_nothing_is_tested(tmp_path):
@@ -119,11 +135,9 @@ def test_levels_that_only_one_arm_has_are_not_compared(tmp_path):
     plan = write_experiment(
         tmp_path, "grid_size", levels=levels, fidelities=("released",), conditions=CONDITIONS[:1]
     )
-    own = json.loads(plan.read_text())
-    own["entries"] = [e for e in own["entries"] if (e["arm"] == "PPO") != (e["level"] == levels[1])]
-    plan.write_text(json.dumps(own))
-    summarise(plan, tmp_path)
-    (p6b,) = [v for v in evaluate(plan.parent.parent) if v.claim == "P6b"]
+    p6b = left_out(tmp_path, plan, lambda e: (e["arm"] == "PPO") != (e["level"] == levels[1]))[
+        "P6b"
+    ]
     assert p6b.verdict == "not tested" and "fewer than two levels of both arms" in p6b.why
 
 
@@ -135,7 +149,7 @@ def test_p5b_compares_the_same_learning_rates(tmp_path, rates):
     def curve_of(arm: str, level: dict[str, Any], *place: str) -> CurveFunction:
         return rise(3, 0.6 if level["learning_rate"] == 3e-3 else 0.9)
 
-    def left(entry: dict[str, Any]) -> bool:
+    def keep(entry: dict[str, Any]) -> bool:
         place, rate = (entry["spawn"], entry["prey"]), entry["level"]["learning_rate"]
         return entry["arm"] != "PPO" or place == whole or (place == here and rate in rates)
 
@@ -143,22 +157,9 @@ def test_p5b_compares_the_same_learning_rates(tmp_path, rates):
     plan = write_experiment(
         tmp_path, "learning_rate", fidelities=("released",), curve_of=curve_of, **how
     )
-    own = json.loads(plan.read_text())
-    own["entries"] = [entry for entry in own["entries"] if left(entry)]
-    plan.write_text(json.dumps(own))
-    summarise(plan, tmp_path)
-    (p5b,) = [v for v in evaluate(plan.parent.parent) if v.claim == "P5b"]
+    p5b = left_out(tmp_path, plan, keep)["P5b"]
     assert p5b.measured is not None and p5b.measured.value == 0
     assert list(p5b.measured.conditions) == [" ".join(whole)]
-
-
-def left_out(root: Path, plan: Path, keep: Callable[[dict[str, Any]], bool]) -> dict[str, Verdict]:
-    """The verdicts without the entries that are not kept."""
-    own = json.loads(plan.read_text())
-    own["entries"] = [entry for entry in own["entries"] if keep(entry)]
-    plan.write_text(json.dumps(own))
-    summarise(plan, root)
-    return {verdict.claim: verdict for verdict in evaluate(plan.parent.parent)}
 
 
 def test_shares_with_other_budgets_are_not_compared(tmp_path):
@@ -181,26 +182,22 @@ def test_shares_with_other_budgets_are_not_compared(tmp_path):
 
 def test_what_a_diverged_run_does_not_do_is_not_saved(tmp_path):
     few: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:2], "seeds": 6}
-    second_paper(tmp_path, "stop_her", **few)
-    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
-    whole = MEASURES["saved_after"](evidence, column="updates")
-    path = tmp_path / "results/tables/laptop/stop_her/runs.parquet"
+    path = second_paper(tmp_path, "stop_her", **few) / "runs.parquet"
+    saved = partial(measured, tmp_path, "saved_after", column="updates")
+    whole = saved()
     runs = pd.read_parquet(path)
     switches = runs[runs["switch_step"].notna()].groupby("seed").size()
     runs.loc[runs["seed"] == switches[switches == 2].index[0], "ended"] = "diverged"
     runs.to_parquet(path)
-    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
-    assert MEASURES["saved_after"](evidence, column="updates").n_seeds == whole.n_seeds - 1
+    assert saved().n_seeds == whole.n_seeds - 1
     here = " ".join(CONDITIONS[0])
     runs.loc[runs["condition"] == here, "ended"] = "diverged"
     runs.to_parquet(path)
-    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
-    found = MEASURES["saved_after"](evidence, column="updates")
+    found = saved()
     assert found.n_conditions == 1 and found.missing == [f"{here}: {CUT}"]
     runs.assign(ended="diverged").to_parquet(path)
-    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
     with pytest.raises(Untested, match=CUT):
-        MEASURES["saved_after"](evidence, column="updates")
+        saved()
 
 
 def test_arms_with_fewer_steps_are_named(tmp_path):
@@ -234,14 +231,14 @@ def test_without_one_of_the_rivals_nobody_is_first(tmp_path):
 
 def test_without_sac_nobody_s_return_is_the_highest(tmp_path):
     """Not even among all arms of an experiment that has none of SAC without hindsight."""
-    tables = summarised(
+    summarised(
         tmp_path, "papers_network", seeds=5, iterations=20, fidelities=("described",),
         curve_of=lambda *_: rise(4), conditions=CONDITIONS[:2],
         arms=arms_of("papers_network"), levels=[{}],
     )  # fmt: skip
     with pytest.raises(Untested, match="SAC or SAC-HER is missing in papers_network"):
-        MEASURES["highest"](
-            Evidence(tables.parent, "described"), tie=0.02, experiment="papers_network",
+        measured(
+            tmp_path, "highest", "described", tie=0.02, experiment="papers_network",
             column="coarse_max_median_return",
         )  # fmt: skip
 
@@ -266,9 +263,8 @@ def test_p5a_counts_the_rates_of_both_arms(tmp_path):
 def test_repeated_timings_widen_an_interval(tmp_path):
     few: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:4]}
     second_paper(tmp_path, "stop_her", seeds=8, **few)
-    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
-    of_seeds = MEASURES["saved_after"](evidence, column="updates")
-    wider = MEASURES["saved_after"](evidence, column="updates", timing_sd=0.02, timings=5)
+    saved = partial(measured, tmp_path, "saved_after", column="updates")
+    of_seeds, wider = saved(), saved(timing_sd=0.02, timings=5)
     timing = 2.776 * 0.02 / np.sqrt(4)  # four conditions, each with one timing; t of 4
     assert of_seeds.low <= of_seeds.value == wider.value <= of_seeds.high
     assert wider.value - wider.low == pytest.approx(
@@ -282,10 +278,9 @@ def test_repeated_timings_widen_an_interval(tmp_path):
 def test_the_share_of_a_sum(tmp_path):
     """A run counts by what it would have spent; the interval is the ratio's bootstrap."""
     few: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:4]}
-    second_paper(tmp_path, "stop_her", seeds=8, **few)
-    evidence = Evidence(tmp_path / "results/tables/laptop", "released")
+    path = second_paper(tmp_path, "stop_her", seeds=8, **few) / "seed_curves.parquet"
+    evidence = Evidence(tmp_path / TABLES, "released")
     rng = np.random.default_rng(0)
-    path = tmp_path / "results/tables/laptop/stop_her/seed_curves.parquet"
     table = pd.read_parquet(path)
     of_run = table.groupby(["arm", "condition", "seed"]).ngroup()
     pace = rng.uniform(0.5, 2, of_run.max() + 1)
@@ -420,3 +415,83 @@ def test_lean_by_hand():
     assert lean(levels, values) == pytest.approx(0.4 - 0.15)
     np.testing.assert_allclose(lean(levels, np.stack([values, 2 * values])), [0.25, 0.5])
     assert np.isnan(lean(levels[2:4], values[2:4]))
+
+
+# --- levels of what an experiment varies, and arms, are no seeds ----------------------------------
+
+RATES = levels_of("learning_rate")
+GAMMAS = [{"gamma": gamma} for gamma in (0.9, 0.99)]
+FEW: dict[str, Any] = {"fidelities": ("released",), "conditions": CONDITIONS[:2], "iterations": 6}
+
+
+def test_a_difference_is_the_mean_over_levels_of_each_seed(tmp_path):
+    """Two seeds at three levels are two seeds, too few for an interval."""
+    gains = {0.003: 0.0, 0.0003: 0.3, 3e-05: 0.6}
+
+    def curve_of(arm: str, level: dict[str, Any], *_: str) -> Any:
+        gain = gains[level["learning_rate"]] * (arm == "PPO-HER")
+        return lambda seed, steps: np.full(steps.shape, 0.2 + gain + 0.1 * seed * (gain > 0))
+
+    summarised(tmp_path, "learning_rate", seeds=2, levels=RATES, curve_of=curve_of, **FEW)
+    column = {"experiment": "learning_rate", "column": "final_evaluation_success"}
+    found = measured(tmp_path, "difference", **column)
+    assert (found.n_seeds, found.n_conditions) == (2, 2) and np.isnan(found.low)
+    by_hand = [np.mean([0.0, 0.3, 0.6]), np.mean([0.0, 0.4, 0.7])]
+    assert found.value == pytest.approx(np.mean(by_hand))
+
+
+@pytest.fixture(scope="module")
+def with_gammas(tmp_path_factory):
+    """Results of experiments in which gamma varies, too."""
+    root = tmp_path_factory.mktemp("gammas")
+    for name in ("algorithms", "stop_her", "s_ratio", "targeted", "dimensions"):
+        levels = [own | gamma for own, gamma in itertools.product(levels_of(name)[:3], GAMMAS)]
+        summarised(root, name, seeds=2, arms=arms_of(name), levels=levels, **FEW)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("measure", "arguments", "experiment"),
+    [
+        ("highest", {"tie": 0.02, "column": "coarse_max_median_return"}, "algorithms"),
+        ("first", {"rivals": {"role": "baseline"}, "time": "learn_step"}, "algorithms"),
+        ("solves", {}, "algorithms"),
+        ("after_the_best", {"lost": 0.01}, "algorithms"),
+        ("saved_after", {"column": "updates"}, "stop_her"),
+        ("best_s", {"within": 0.1}, "s_ratio"),
+        ("leaning", {"ends": False}, "s_ratio"),
+        ("meher_gain", {"count": False}, "s_ratio"),
+        ("targeting", {}, "targeted"),
+        ("retained", {"experiment": "dimensions", "key": "n_dims", "hardest": "largest"},
+         "dimensions"),
+    ],
+)  # fmt: skip
+def test_levels_of_a_key_that_a_measure_does_not_know_are_refused(
+    with_gammas, measure, arguments, experiment
+):
+    with pytest.raises(Untested, match=f"several levels of {experiment} would count as seeds"):
+        measured(with_gammas, measure, **arguments)
+
+
+def test_several_subjects_are_refused(tmp_path):
+    folder = tmp_path / "results/tables/laptop/mine"
+    folder.mkdir(parents=True)
+    arms = [("PPO", "baseline"), ("PPO-HER", "subject"), ("MEHER", "subject")]
+    rows = [
+        {"fidelity": "released", "arm": arm, "role": role, "level": "", "condition": "one",
+         "seed": seed, "success_auc": 0.5}
+        for (arm, role), seed in itertools.product(arms, range(5))
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_parquet(folder / "runs.parquet")
+    with pytest.raises(Untested, match="several arms of mine would count as seeds"):
+        measured(tmp_path, "difference", experiment="mine", column="success_auc")
+
+
+def test_several_values_of_a_run_are_refused_whoever_measures():
+    runs = pd.DataFrame({"condition": "one", "seed": [0, 1, 1], "auc": [1.0, 2.0, 3.0]})
+    once = runs[:2]
+    for pair in ((runs, once), (once, runs)):
+        with pytest.raises(Untested, match="condition one, seed 1 has several values"):
+            paired(*pair, "auc")
+    with pytest.raises(Untested, match="condition one, seed 1 has several values"):
+        of_values(runs.set_index(RUN)["auc"])
