@@ -20,8 +20,6 @@ class Corridor(gym.Env[Any, Any]):
         self.action_space = Box(np.array([-1.0, 0.0]), np.array([1.0, 4.0]), dtype=np.float64)
         if discrete:
             self.action_space = Discrete(3, start=-1)
-        if wrong == "unbounded":
-            self.action_space = Box(-np.inf, np.inf, (2,))
         self.steps = 0
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,15 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
+SMALL_PPO: dict[str, Any] = {
+    "her": "final", "seeds": 1, "hidden": (8,), "n_steps": 30, "evaluation_episodes": 2,
+    "workers": 0,
+}  # fmt: skip
+
+
 def small(env: str, kind: type[Model] = TD3, **settings: Any) -> Model:
-    return kind(env, **{**SMALL, "evaluate_every": 10**6, **settings})
+    usual = SMALL_PPO if kind is PPO else SMALL
+    return kind(env, **{**usual, "evaluate_every": 10**6, **settings})
 
 
 def assert_chained(model: Model, limit: int = 12) -> int:
@@ -121,10 +128,7 @@ def test_an_error_while_an_episode_is_repeated_is_no_error_of_the_training(tmp_p
 def test_a_saved_training_goes_on_in_a_wider_longer_or_shorter_task(
     tmp_path, capsys, kind, env, new
 ):
-    settings: Any = SMALL | {"evaluate_every": 10**6}
-    if kind is PPO:
-        settings = {"her": "final", "seeds": 1, "hidden": (8,), "n_steps": 30, "workers": 0}
-    model = kind("Level-v0", **settings).learn(90)
+    model = small("Level-v0", kind).learn(90)
     file = model.save(tmp_path / "a.pt", training=True)
     again = kind.load(file, env=env, workers=0)
     capsys.readouterr()
@@ -149,12 +153,7 @@ def test_a_training_that_cannot_go_on_elsewhere_says_so(tmp_path):
 
 @pytest.mark.parametrize("kind", [TD3, PPO])
 def test_a_model_goes_on_after_its_workers_were_killed(kind, tmp_path):
-    if kind is PPO:
-        model = PPO("Corridor-v0", seeds=2, n_envs=2, hidden=(8,), workers=2, evaluation_episodes=2,
-                    evaluate_every=10**6, n_steps=30)  # fmt: skip
-    else:
-        model = small("Corridor-v0", n_envs=2, seeds=2, workers=2)
-    model.learn(90)
+    model = small("Corridor-v0", kind, n_envs=2, seeds=2, workers=2).learn(90)
     steps, before = model.num_timesteps, model._rows["last"].clone()
     os.kill(pids_of(model._runs.env)[1], signal.SIGKILL)
     with pytest.raises(EnvironmentFailure, match="was killed by signal 9") as caught:
@@ -282,20 +281,17 @@ def test_a_method_is_called_once_in_the_only_instance_and_ends_no_episode(port):
     assert assert_chained(model) == 0
 
 
-def test_the_user_s_own_instance_may_be_the_only_one(port, capsys):
-    with closing(gymnasium.make("Simulator-v0", port=port)) as mine:
-        model = small(mine).learn(60)
-        assert model.num_timesteps == 60 and model.evaluate(1).length_mean.item() == 12
-    assert "only one instance of Simulator-v0 can exist" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("how", ["by a function", "without a registered limit"])
+@pytest.mark.parametrize("how", ["the user's", "by a function", "without a registered limit"])
 def test_the_first_instance_of_all_may_be_the_only_one(port, how, capsys):
-    if how == "by a function":
-        model = small(lambda: worlds.Simulator(port=port), max_episode_steps=12)
-    else:
-        model = small("OneEver-v0", env_kwargs={"port": port})
-    assert model.learn(60).evaluate(1).length_mean.item() == 12
+    with ExitStack() as ended:
+        if how == "the user's":
+            mine = ended.enter_context(closing(gymnasium.make("Simulator-v0", port=port)))
+            model = small(mine)
+        elif how == "by a function":
+            model = small(lambda: worlds.Simulator(port=port), max_episode_steps=12)
+        else:
+            model = small("OneEver-v0", env_kwargs={"port": port})
+        assert model.learn(60).evaluate(1).length_mean.item() == 12
     assert capsys.readouterr().err.count("can exist, as another one failed") == 1
 
 
