@@ -31,6 +31,10 @@ PAGES = sorted(
 )
 PARSER = MarkdownIt("commonmark").enable("table")
 TRACKED = program("git", "ls-files", "-z", cwd=ROOT).stdout.split("\0")
+README, BOARD, MAKEFILE = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "REPLICATION.md", "Makefile")
+)
 LINK = re.compile(r"\[`([\w.]+)`\]\((\.\./src/[^)]+)\)")
 
 
@@ -54,11 +58,9 @@ def test_deviations_are_numbered():
 
 
 def test_the_readme_gives_the_verdicts_of_the_scoreboard():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    scoreboard = (ROOT / "REPLICATION.md").read_text(encoding="utf-8")
     columns = r"\| ([PM]\d[abc]?) \| [^|]+ \| ?([^|]*) \| ?([^|]*) \| ?([^|]*) \|"
-    given = re.findall(f"^{columns} ", readme, re.M)
-    rows = re.findall(r"^\| ([PM]\d[abc]?) \| .* \|" + r" (\S) \|" * 3 + "$", scoreboard, re.M)
+    given = re.findall(f"^{columns} ", README, re.M)
+    rows = re.findall(r"^\| ([PM]\d[abc]?) \| .* \|" + r" (\S) \|" * 3 + "$", BOARD, re.M)
     found = {claim: marks for claim, *marks in rows}
     assert len(found) == 21 and len(given) >= 8
     for claim, *marks in given:
@@ -66,11 +68,9 @@ def test_the_readme_gives_the_verdicts_of_the_scoreboard():
 
 
 def test_commands_of_the_readme_exist():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in set(re.findall(r"^make ([\w-]+)|`make ([\w-]+)`", readme, re.M)):
+    for target in set(re.findall(r"^make ([\w-]+)|`make ([\w-]+)`", README, re.M)):
         name = target[0] or target[1]
-        assert re.search(rf"^{name}:", makefile, re.M), name
+        assert re.search(rf"^{name}:", MAKEFILE, re.M), name
 
 
 def typed() -> list[list[str]]:
@@ -105,15 +105,13 @@ def test_the_commands_of_the_pages_can_be_typed():
 
 
 def test_the_readme_is_short():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(readme.split()) < 1000 and len(readme.splitlines()) < 120
+    assert len(README.split()) < 1000 and len(README.splitlines()) < 120
 
 
 def test_make_alone_names_every_target():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.M)
-    assert re.findall(r"^([\w-]+):", makefile, re.M)[0] == "help"  # the first is the default
-    told = set(re.findall(r'^\t@echo "make ([\w-]+)', makefile, re.M))
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.M)
+    assert re.findall(r"^([\w-]+):", MAKEFILE, re.M)[0] == "help"  # the first is the default
+    told = set(re.findall(r'^\t@echo "make ([\w-]+)', MAKEFILE, re.M))
     assert told == set(phony.split()) - {"help"}
 
 
@@ -228,9 +226,8 @@ def mistake(page: Path, target: str) -> str:
 
 def test_the_readme_counts_changed_verdicts_as_the_scoreboard_does():
     """The scoreboard's sentence is computed (report.words.revised)."""
-    readme, board = (markdown(ROOT / name) for name in ("README.md", "REPLICATION.md"))
-    (counted,) = re.findall(r"gave another verdict in (\d+ of \d+) cases", board)
-    assert re.findall(r"changed (\d+ of \d+) verdicts", readme) == [counted]
+    (counted,) = re.findall(r"gave another verdict in (\d+ of \d+) cases", BOARD)
+    assert re.findall(r"changed (\d+ of \d+) verdicts", README) == [counted]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
-from hindsight import DQN, PPO, SAC, load
+from hindsight import DQN, PPO, load
 from hindsight.algorithms.ppo import Agent
 from hindsight.specs.errors import SpecError
 from hindsight.specs.spaces import action_choices, action_of
@@ -130,5 +130,3 @@ def test_it_learns_the_dials():
 def test_other_algorithms_say_what_takes_them():
     with pytest.raises(SpecError, match=r"dqn needs discrete actions.*2 at a time, use ppo"):
         DQN("Dials-v0")
-    with pytest.raises(SpecError, match="sac needs continuous actions"):
-        SAC("Dials-v0")

@@ -39,12 +39,6 @@ def observations(spec: CellSpec, n: int = 50) -> Tensor:
     return torch.randn(3, n, spec.environment.observation_size, generator=generator)
 
 
-def rows_of(spec: CellSpec) -> Tensor:
-    """Parameters [3, parameter] away from the initial ones."""
-    rows = torch.stack([initial_row(spec, seed) for seed in (4, 5, 6)])
-    return rows + 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1))
-
-
 def assert_actions(spec: CellSpec, actions: Tensor) -> None:
     """They belong to the task's action space; a Gaussian's samples may lie beyond a box."""
     if choices := spec.environment.choices:
@@ -106,8 +100,9 @@ def test_an_initial_row_fits_its_networks_and_is_its_seeds(name, task):
 @pairs
 def test_actions_belong_to_the_space_and_runs_share_nothing(name, task):
     """Those that are evaluated, those that explore, and `Agent.actions` of the outputs."""
-    spec, rows = cell(name, TASKS[task]), rows_of(cell(name, TASKS[task]))
-    obs = observations(spec)
+    spec = cell(name, TASKS[task])
+    rows, obs = torch.stack([initial_row(spec, seed) for seed in (4, 5, 6)]), observations(spec)
+    rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1))
     actions = policy_of(spec, rows)(obs)
     assert actions.shape[:2] == (3, 50)
     assert_actions(spec, actions)

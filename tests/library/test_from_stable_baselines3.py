@@ -24,14 +24,15 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecMonitor, VecNormalize
+from typer.testing import CliRunner
 
 from hindsight import DDPG, DQN, PPO, SAC, TD3
+from hindsight.cli import app
 from hindsight.io.files import FileError
 from hindsight.library.from_stable_baselines3 import INSTEAD, model_in
 from hindsight.specs.errors import SpecError
 from hindsight.training.evaluate import evaluate_policy as evaluated
 from tests.envs.corridor import Corridor
-from tests.support.commands import hindsight
 
 ENV = "PointReach-v0"
 SMALL: dict[str, Any] = {
@@ -318,52 +319,57 @@ def test_their_callbacks_log(verbose, capsys):
 # --- their files ----------------------------------------------------------------------------------
 
 
+def their_sac(env: Any) -> sb3.SAC:
+    return sb3.SAC(
+        "MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu", seed=0,
+        replay_buffer_class=sb3.HerReplayBuffer, learning_starts=60,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("theirs")
     env = DummyVecEnv([lambda: gymnasium.make(ENV)])
-    model = sb3.SAC(
-        "MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu", seed=0,
-        replay_buffer_class=sb3.HerReplayBuffer, learning_starts=60,
-    )  # fmt: skip
-    model.learn(70).save(folder / "theirs.zip")
+    their_sac(env).learn(70).save(folder / "theirs.zip")
     sb3.PPO("MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu").save(
         folder / "ppo.zip"
     )
     return folder / "theirs.zip"
 
 
-def test_commands_take_their_files(saved):
-    here = saved.parent
+def typed(*words: str) -> Any:
+    """`hindsight` in this process, which has imported Stable-Baselines3: that takes seconds."""
+    return CliRunner().invoke(app, words)
+
+
+def test_commands_take_their_files(saved, monkeypatch):
+    monkeypatch.chdir(here := saved.parent)
     with pytest.raises(FileError, match="is a Stable-Baselines3 model, not one of ours; hindsight"):
         SAC.load(saved)
-    assert "add --env" in hindsight("evaluate", "theirs.zip", cwd=here).stderr
+    assert "add --env" in str(typed("evaluate", "theirs.zip").exception)
     how = ["--env", ENV, "--episodes", "20", "threshold=0.8"]
-    told = hindsight("evaluate", "theirs.zip", *how, cwd=here)
+    told = typed("evaluate", "theirs.zip", *how)
     model: Any = sb3.SAC.load(saved, gymnasium.make(ENV))
     expected = evaluated(model, ENV, 20, parameters={"threshold": 0.8})
-    assert told.stdout.startswith(f"run 0: return {expected.return_mean:.3f} ±"), told.stderr
+    assert told.stdout.startswith(f"run 0: return {expected.return_mean:.3f} ±"), told.output
     assert "VecNormalize" not in told.stderr
     assert 0 < expected.success_rate < 1, "or all policies are alike"
     # Of other files, no code is run, whatever they hold.
     shutil.copy(saved, here / "theirs.safetensors")
-    refused = hindsight("evaluate", "theirs.safetensors", "--env", ENV, cwd=here)
-    assert refused.returncode == 1 and refused.stderr.startswith("error: theirs.safetensors")
+    refused = typed("evaluate", "theirs.safetensors", "--env", ENV)
+    assert isinstance(refused.exception, FileError)
+    assert str(refused.exception).startswith("theirs.safetensors")
     for other, why in (("BitFlipping-v0", "does not fit a model"), ("CartPole-v1", "are not dict")):
         with pytest.raises(SpecError, match=why):
             evaluated(model, other, 1)
-    watched = hindsight("watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1", cwd=here)
-    assert watched.returncode == 0
+    assert typed("watch", "ppo.zip", "a.gif", "--env", ENV, "--episodes", "1").exit_code == 0
     assert (here / "a.gif").stat().st_size > 1000
 
 
-def test_observations_are_as_their_normalisation_made_them(tmp_path):
+def test_observations_are_as_their_normalisation_made_them(tmp_path, monkeypatch):
     """A file does not hold it."""
     env = VecNormalize(DummyVecEnv([lambda: gymnasium.make(ENV)]), norm_reward=False)
-    model = sb3.SAC(
-        "MultiInputPolicy", env, policy_kwargs={"net_arch": [8]}, device="cpu", seed=0,
-        replay_buffer_class=sb3.HerReplayBuffer, learning_starts=60,
-    ).learn(100)  # fmt: skip
+    model: Any = their_sac(env).learn(100)
     env.training, seen, act = False, [], model.predict
 
     def predict(obs, **keys):
@@ -377,9 +383,10 @@ def test_observations_are_as_their_normalisation_made_them(tmp_path):
         np.testing.assert_array_equal(seen[0][key], value)
     del model.predict
     model.save(tmp_path / "theirs.zip")
-    told = hindsight("evaluate", "theirs.zip", "--env", ENV, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    told = typed("evaluate", "theirs.zip", "--env", ENV)
     # Its last observation lies outside the space, as no other could.
-    assert told.returncode == 1 and "was trained in a VecNormalize" in told.stderr
+    assert "was trained in a VecNormalize" in str(told.exception)
 
 
 @pytest.mark.parametrize("kind", ["SAC", "TD3", "DDPG", "DQN", "PPO"])
@@ -412,10 +419,11 @@ def test_a_normalisation_that_its_last_observation_shows_is_refused(tmp_path):
         model_in(tmp_path / "a.zip", ENV)
 
 
-def test_their_policy_is_exported(saved):
+def test_their_policy_is_exported(saved, monkeypatch):
     onnxruntime = pytest.importorskip("onnxruntime")
-    ran = hindsight("export", "theirs.zip", "theirs.onnx", cwd=saved.parent)
-    assert ran.returncode == 0, ran.stderr
+    monkeypatch.chdir(saved.parent)
+    ran = typed("export", "theirs.zip", "theirs.onnx")
+    assert ran.exit_code == 0, ran.output
     model = sb3.SAC.load(saved, gymnasium.make(ENV), device="cpu")
     model.observation_space.seed(0)
     spaces = model.observation_space.spaces

@@ -256,13 +256,6 @@ class Episodes(gymnasium.Env):
         return (achieved == desired).all(-1) - 1.0
 
 
-def strangers(samples) -> tuple[int, int]:
-    """How many goals are of another episode than their transition, and how many are of its own."""
-    theirs = samples.observations["desired_goal"][:, 0]
-    same = theirs == samples.next_observations["achieved_goal"][:, 0]
-    return int((~same).sum()), int(same.sum())
-
-
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.filterwarnings("ignore:.*is not wrapped with a ``Monitor`` wrapper")
 def test_a_second_learn_does_not_join_two_episodes(n_envs):
@@ -275,7 +268,9 @@ def test_a_second_learn_does_not_join_two_episodes(n_envs):
             model.learn(30 * n_envs)
         told = [str(each.message) for each in caught if "reset_num_timesteps" in str(each.message)]
         assert len(told) == (kind is HerReplayBuffer)
-        found[kind], _ = strangers(model.replay_buffer.sample(3000))
+        samples = model.replay_buffer.sample(3000)
+        goals = samples.observations["desired_goal"], samples.next_observations["achieved_goal"]
+        found[kind] = int((goals[0][:, 0] != goals[1][:, 0]).sum())  # of another episode
         lengths = set(np.unique(model.replay_buffer.ep_length)) - {0}
         assert lengths == ({7, 3} if kind is HerReplayBuffer else {7, 10})
     assert found[HerReplayBuffer] == 0 < found[Theirs]
@@ -575,17 +570,10 @@ def test_messages_about_infos_name_its_argument(tmp_path):
         kept.save(tmp_path / "buffer")
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"copy_info_dict": True}, "infos none, but this one has copies"),
-        ({"handle_timeout_termination": False}, "handle_timeout_termination True, but this one"),
-    ],
-)
-def test_files_of_another_buffer(tmp_path, other, message):
-    saved, buffer = (pair(1, "future", **options)[0] for options in ({}, other))
+def test_a_file_of_another_buffer(tmp_path):
+    saved, buffer = (pair(1, "future", handle_timeout_termination=x)[0] for x in (True, False))
     saved.save(tmp_path / "buffer")
-    with pytest.raises(FileError, match=f"saved from a buffer with {message}"):
+    with pytest.raises(FileError, match="a buffer with handle_timeout_termination True, but this"):
         buffer.load(tmp_path / "buffer")
 
 
@@ -603,5 +591,3 @@ def test_invalid_steps():
         with pytest.raises(ValueError, match=message):
             ours.add(obs, observed(number), *values, done, infos)
     assert not ours.pos
-    with pytest.raises(ValueError, match="no episode is finished; begin to sample"):
-        ours.sample(3)

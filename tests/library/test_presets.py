@@ -3,11 +3,13 @@
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 from hindsight import PPO, SAC
 from hindsight.library.presets import presets
 from tests.envs.corridor import Corridor
+from tests.envs.test_at_the_door import Hovering
 from tests.test_cli import spec_from
 
 SMALL: dict[str, Any] = {"seeds": 1, "workers": 0}
@@ -97,3 +99,24 @@ def test_a_fidelity_counts_where_the_other_is_not_possible():
     """`described` copies need whole episodes, which these rollouts do not hold."""
     model = PPO("PointReach-v0", her="final", fidelity="released", n_steps=16, batch_size=16)
     assert model.spec.hindsight.fidelity == "released"
+
+
+class FixedGoal(Hovering):
+    """It must be, and stay, within 0.1 of (0.7, 0.7), from wherever it begins."""
+
+    def hold(self, goal: np.ndarray) -> None:
+        super().hold(np.full(2, 0.7, np.float32))
+        self.place = goal
+
+
+gym.register("FixedGoal-v0", FixedGoal, max_episode_steps=40)
+
+
+def test_a_fixed_goal_is_learned_with_standardised_observations():
+    """With statistics of its own, the goal has no variance, and no run succeeds once."""
+    model = SAC(
+        "FixedGoal-v0", her="future", seeds=2, workers=0, hidden=(32, 32), learning_rate=3e-3,
+        batch_size=64, log_interval=250, evaluate_every=1000, normalize_observations=True,
+        terminates="never",
+    ).learn(1000)  # fmt: skip
+    assert (model.evaluate(20).success_rate >= 0.9).all()

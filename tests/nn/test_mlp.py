@@ -4,29 +4,9 @@ Their outputs and gradients are held to Stable-Baselines3's in `tests/algorithms
 """
 
 import numpy as np
-import pytest
 import torch
 
-from hindsight.nn.mlp import MLP, Network, orthogonal, orthogonal_row
-
-
-def test_a_network_follows_its_rows():
-    """It holds views: rows that an optimiser changes in place are the network's at once."""
-    mlp = MLP((5, 6, 2))
-    rows, x = torch.randn(3, mlp.n_parameters), torch.randn(3, 11, 5)
-    network = Network(mlp, rows)
-    before = network(x)
-    rows += 0.1
-    assert torch.equal(network(x), mlp(rows, x)) and not torch.equal(network(x), before)
-
-
-@pytest.mark.parametrize("shape", [(16, 9), (9, 16), (8, 8), (1, 5), (3, 1)])
-def test_orthogonal_matrices_are_orthogonal(shape):
-    gain = 1.7
-    matrix = orthogonal(*shape, gain, np.random.default_rng(0))
-    assert matrix.shape == shape
-    gram = matrix @ matrix.T if shape[0] <= shape[1] else matrix.T @ matrix
-    np.testing.assert_allclose(gram, gain**2 * np.eye(min(shape)), atol=1e-12)
+from hindsight.nn.mlp import MLP, orthogonal, orthogonal_row
 
 
 def test_orthogonal_matrices_are_uniform():

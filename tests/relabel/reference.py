@@ -246,11 +246,6 @@ def entry(rollout: Rollout, place: Any, achieved: Any, goal: np.ndarray, rules: 
     )
 
 
-def moves_away(goals: np.ndarray) -> bool:
-    """Whether goals [step, goal] move away from the first one."""
-    return any(math.dist(goal, goals[0]) > 0.01 for goal in goals)
-
-
 def released_list(
     case: Case, run: int, env: int, spec: HindsightSpec, uniform: Tensor
 ) -> tuple[list[Entry], list[int]]:
@@ -259,7 +254,10 @@ def released_list(
     entries, places = [], []
     parts = segments(case.rollout, run, env)
     if spec.only_if_moved:
-        parts = [part for part in parts[:-1] if moves_away(achieved[part[0] : part[1] + 1])]
+        parts = [
+            (a, b, whole) for a, b, whole in parts[:-1]
+            if any(math.dist(goal, achieved[a]) > 0.01 for goal in achieved[a : b + 1])
+        ]  # fmt: skip
     for a, b, _ in parts:
         for t in range(a, b + 1):
             for copy in range(spec.k):

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -227,19 +228,23 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("lacking", LACKING)
-def test_a_checkpoint_waits_for_what_the_machine_lacks(tmp_path, lacking, monkeypatch, capsys):
-    """It is not taken for damaged, and the next attempt continues."""
-    interrupted(SPEC, tmp_path, 2)
-    place, error = LACKING[lacking]
+def fails_for_lack(monkeypatch: pytest.MonkeyPatch, root: Path, place: str, error: Any) -> None:
+    """The training ends with an error of the machine at this place."""
 
-    def fail(*_, **__):
+    def fail(*_: Any, **__: Any) -> None:
         raise error
 
     with monkeypatch.context() as lack:
         lack.setattr(f"hindsight.{place}", fail)
         with pytest.raises((type(error), FileError)):
-            train_cell(SPEC, tmp_path)
+            train_cell(SPEC, root)
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+def test_a_checkpoint_waits_for_what_the_machine_lacks(tmp_path, lacking, monkeypatch, capsys):
+    """It is not taken for damaged, and the next attempt continues."""
+    interrupted(SPEC, tmp_path, 2)
+    fails_for_lack(monkeypatch, tmp_path, *LACKING[lacking])
     (checkpoint,) = (tmp_path / "checkpoints").rglob("*.*")
     assert checkpoint.suffix == ".safetensors"
     train_cell(SPEC, tmp_path)
@@ -251,15 +256,9 @@ def test_a_checkpoint_waits_for_what_the_machine_lacks(tmp_path, lacking, monkey
 def test_a_finished_cell_that_cannot_be_read_now_is_not_trained_again(
     tmp_path, trained_seeds, error, reads, monkeypatch
 ):
-    def fail(*_, **__):
-        raise error
-
     path = train_cell(SPEC, tmp_path)
     before = path.read_bytes()
     reader = {"about": "pq.read_schema", "read_table": "pq.ParquetFile"}.get(reads)
     place = f"io.checksums.{reader}" if reader else "io.checkpoints.safe_open"
-    with monkeypatch.context() as lack:
-        lack.setattr(f"hindsight.{place}", fail)
-        with pytest.raises((type(error), FileError)):
-            train_cell(SPEC, tmp_path)
+    fails_for_lack(monkeypatch, tmp_path, place, error)
     assert path.read_bytes() == before and trained_seeds == [0, 1, 2]
