@@ -81,7 +81,7 @@ def versions_of(name: str, entry_point: Any) -> dict[str, str]:
     """
     modules = {*_roots(name, entry_point)}
     for path, own in _files(name, entry_point).items():
-        modules |= {*_imported(path, own)}
+        modules.update(_imported(path, own))
     loaded: dict[str, dict[str, Path]] = {}  # files of modules, by package and module
     for inner, module in [*sys.modules.items()]:
         if file := getattr(module, "__file__", None):
@@ -167,25 +167,26 @@ def _places(module: str) -> Iterator[tuple[Path, str]]:
             return
 
 
-@cache
 def _tree(path: Path) -> ast.Module | None:
     """A file's syntax tree; None if it is not Python source, such as a compiled module."""
     try:
-        return without_docstrings(ast.parse(path.read_bytes()))
+        return ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
 
 
 @cache
 def _digest(path: Path, module: str) -> bytes:
-    tree: ast.Module | list[ast.AST] | None = _tree(path)
-    if isinstance(tree, ast.Module) and module == "__main__":  # whatever else the script does
-        tree = [part for part in ast.walk(tree) if isinstance(part, DEFINES)]
-    data = path.read_bytes() if tree is None else dump(tree).encode()
-    return hashlib.sha256(data).digest()
+    if (tree := _tree(path)) is None:
+        return hashlib.sha256(path.read_bytes()).digest()
+    counts: ast.Module | list[ast.AST] = without_docstrings(tree)
+    if module == "__main__":  # whatever else the script does
+        counts = [part for part in ast.walk(tree) if isinstance(part, DEFINES)]
+    return hashlib.sha256(dump(counts).encode()).digest()
 
 
-def _imported(path: Path, module: str) -> Iterator[str]:
+@cache  # an environment's packages may have a thousand files
+def _imported(path: Path, module: str) -> list[str]:
     """Full names of the modules, or of objects in modules, that a file imports."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     if module == "__main__":
@@ -193,13 +194,15 @@ def _imported(path: Path, module: str) -> Iterator[str]:
     lines = list[ast.stmt]()
     for line in (_tree(path) or ast.Module([], [])).body:
         lines += line.orelse if _is_idle(line) else [line]
+    found = list[str]()
     for node in ast.walk(ast.Module(lines, [])):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             with suppress(ImportError):  # beyond the outermost package
                 home = resolve_name("." * node.level + (node.module or ""), package)
-                yield from (f"{home}.{alias.name}" for alias in node.names)
+                found += [f"{home}.{alias.name}" for alias in node.names]
+    return found
 
 
 def _is_idle(line: ast.stmt) -> TypeGuard[ast.If]:
