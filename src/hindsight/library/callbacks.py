@@ -85,11 +85,7 @@ def _runs_now(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, Kept]:
 
 
 def _runs_in(path: Path, spec: CellSpec) -> dict[int, Kept]:
-    """Return a policy file's runs by seed.
-
-    None if it is missing or damaged, or if another cell, other code or other versions of packages
-    made it.
-    """
+    """Return a policy file's runs by seed; {} if it is damaged or not of today's cell and code."""
     with suppress(FileError, KeyError, TypeError, ValueError):
         saved = load(path)
         kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)
@@ -102,7 +98,6 @@ def _runs_in(path: Path, spec: CellSpec) -> dict[int, Kept]:
 
 
 def _write(path: Path, spec: CellSpec, runs: Mapping[int, Kept]) -> None:
-    """Write a policy file, unless there is no run."""
     if runs:
         seeds = sorted(runs)
         rows, steps, scores = zip(*(runs[seed] for seed in seeds), strict=True)

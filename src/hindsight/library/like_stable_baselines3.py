@@ -50,6 +50,8 @@ class _Inner(HindsightReplayBuffer):
     """The buffer inside, whose messages use the names of Stable-Baselines3's arguments."""
 
     size_name, infos_name, only_numbers = "buffer_size", "copy_info_dict", ""
+    cuts_jumps = True  # a second `learn` resets the environment without telling the buffer
+    goals_have_axis = True
 
 
 class HerReplayBuffer:
@@ -101,8 +103,8 @@ class HerReplayBuffer:
             compute_terminated: see `replay.her.HindsightReplayBuffer`.
             seed: seed of the buffer's own random generator.  None: it draws from NumPy's global
                 generator, as Stable-Baselines3's does, which an algorithm's `seed` sets.
-            **former: arguments that Stable-Baselines3's class had (`FORMER`); they have no effect
-                here, and a warning says what holds instead.
+            **former: arguments that Stable-Baselines3's class had (`FORMER`); a warning says what
+                holds instead.
 
         Raises:
             ValueError: an argument is invalid.
@@ -148,17 +150,12 @@ class HerReplayBuffer:
             copy_infos=copy_info_dict,
             seed=seed,
         )
-        # A second `learn` resets the environment without telling the buffer.
-        self.buffer.cuts_jumps = True
         self.buffer.cuts_terminate = not handle_timeout_termination  # as in `add`
-        self.buffer.goals_have_axis = True
         parts = self.buffer.parts.items()
         self._discrete = [key for key, space in parts if isinstance(space, Discrete)]
-        #: Shapes of the parts of an observation, and numbers in an action.
         self.obs_shape = {key: space.shape or (1,) for key, space in parts}
         self.action_dim = prod(self.buffer.action_space.shape)
         self.copy_info_dict = copy_info_dict
-        #: Rows of the arrays in Stable-Baselines3's layout.
         self.buffer_size = self.buffer.ring.n_slots
         #: What can be sampled, in Stable-Baselines3's order, and the state of the ring it is of.
         self._order: tuple[bytes, Array] = (b"", np.zeros(0, int))
@@ -354,7 +351,7 @@ class HerReplayBuffer:
         self.buffer.truncate_last_trajectory()
 
     def size(self) -> int:
-        """Return the number of transitions that can be sampled."""
+        """Number of transitions that can be sampled."""
         return len(self.buffer)
 
     def reset(self) -> None:
@@ -362,11 +359,11 @@ class HerReplayBuffer:
         self.buffer.clear()
 
     def save(self, path: str | Path) -> None:
-        """Write the buffer to a file; see `replay.her.HindsightReplayBuffer.save`."""
+        """As `replay.her.HindsightReplayBuffer.save`."""
         self.buffer.save(path)
 
     def load(self, path: str | Path) -> None:
-        """Restore a file that `save` wrote; see `replay.her.HindsightReplayBuffer.load`."""
+        """As `replay.her.HindsightReplayBuffer.load`."""
         self.buffer.load(path)
 
     def _of_env(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -71,8 +71,12 @@ Which = Literal["best", "last"]
 #: Called with the model after every iteration; returning False ends `learn`.
 Callback = Callable[["Model"], bool | None]
 
-#: A message to another thread than that which learns.
+#: A message to another thread than that which learns, and one after an error.
 LEARNS = "this model is learning already: wait until that call of learn ends"
+TORN = (
+    "an error ended the training within an iteration, so it cannot continue: create a new model, "
+    "or load one that was saved with training=True"
+)
 #: What cannot be assigned to a model, in our words and in those of Stable-Baselines3.
 SETTINGS = {
     *("her", "preset", "seed", "first_seed", "early_end", "evaluation_episodes", "env_kwargs"),
@@ -128,10 +132,7 @@ class Model:
         tensorboard_log: str | Path | None = None,
         **settings: Any,
     ) -> None:
-        """Create an untrained model.
-
-        Stable-Baselines3's words are taken, too, where they have a meaning here; see
-        docs/from-stable-baselines3.md.
+        """Create an untrained model; docs/from-stable-baselines3.md has that library's words.
 
         Args:
             env_or_policy: the environment, or "MultiInputPolicy" before it.
@@ -206,11 +207,11 @@ class Model:
             for line in spec.environment.facts.alarms:
                 warnings.warn(line, stacklevel=2)
         must_count(spec, given, [*settings, *(["fidelity"] if fidelity != "described" else [])])
-        each = -(-asked // spec.algorithm.iteration_steps) * spec.algorithm.iteration_steps
+        each, key = self._whole_iterations(asked)
         if evaluate_every is not None and each > 1.1 * asked:
             warnings.warn(
                 f"runs are evaluated every {each:,} steps, not every {asked:,}, because they are "
-                f"evaluated at the end of an iteration ({self._iteration_key()})",
+                f"evaluated at the end of an iteration ({key})",
                 stacklevel=2,
             )
 
@@ -285,12 +286,10 @@ class Model:
 
         A run trains in whole iterations, so the number is rounded up.  A second call continues the
         training.  Linear schedules run from the very first step to the last step of this call.
-        Ctrl-C ends the call after the current iteration, with KeyboardInterrupt; another call
-        continues.
+        Ctrl-C ends the call after the current iteration, with KeyboardInterrupt.
 
         Warns if rounding adds more than a tenth, if no step is learned from yet, or if a loaded
-        model must continue from its parameters alone because its file lacks the state of the
-        training.
+        model's file has its parameters alone, without the state of the training.
 
         Args:
             total_timesteps: environment steps of each run.
@@ -328,7 +327,8 @@ class Model:
             if not self._learns.acquire(blocking=False):  # in another thread
                 raise SpecError(LEARNS)
             stack.callback(self._learns.release)
-            self._must_be_whole(learning=True)
+            if self._torn:
+                raise SpecError(TORN)
             self._board = None
             if folder is not None:
                 board = TensorBoard(Path(folder) / name, self.spec)
@@ -342,7 +342,14 @@ class Model:
                 if hasattr(each, "on_step"):
                     callbacks[i], end = called_after(each, self, total_timesteps)
                     ends.append(end)
-            target = first + self._whole_iterations(total_timesteps, runs.rollout_steps)
+            whole, key = self._whole_iterations(total_timesteps)
+            if whole > 1.1 * total_timesteps:
+                warnings.warn(
+                    f"learn({total_timesteps}) trains {whole:,} steps, because a run learns in "
+                    f"whole iterations of {runs.rollout_steps:,} steps ({key})",
+                    stacklevel=2,
+                )
+            target = first + whole
             self._warn_before_learning(target)
             runs.spec = self.spec.model_copy(update={"steps": target})
             self._test_seconds = 0.0
@@ -391,33 +398,11 @@ class Model:
                     stacklevel=3,
                 )
 
-    def _must_be_whole(self, *, learning: bool = False) -> None:
-        """Raise SpecError within an iteration, or if an error ended the training in one.
-
-        learning: whether it is `learn` that asks, which no other thread runs then.
-        """
-        if self._torn and self._learns.locked() and not learning:
-            raise SpecError(LEARNS)
-        if self._torn:
-            raise SpecError(
-                "an error ended the training within an iteration, so it cannot continue: create a "
-                "new model, or load one that was saved with training=True"
-            )
-
-    def _whole_iterations(self, steps: int, each: int) -> int:
-        """Round up to iterations of `each` steps; warn if that adds more than a tenth."""
-        whole = -(-steps // each) * each
-        if whole > 1.1 * steps:
-            warnings.warn(
-                f"learn({steps}) trains {whole:,} steps, because a run learns in whole "
-                f"iterations of {each:,} steps ({self._iteration_key()})",
-                stacklevel=3,
-            )
-        return whole
-
-    def _iteration_key(self) -> str:
-        """The settings that decide the length of an iteration."""
-        return "n_steps times n_envs" if self.spec.algorithm.on_policy else "log_interval"
+    def _whole_iterations(self, steps: int) -> tuple[int, str]:
+        """Round up to whole iterations; also returns the settings that decide their length."""
+        how = self.spec.algorithm
+        whole = -(-steps // how.iteration_steps) * how.iteration_steps
+        return whole, "n_steps times n_envs" if how.on_policy else "log_interval"
 
     def _iterate(self, runs: Runs, first: int, target: int) -> Progress:
         """Train for one iteration, evaluate if due; returns the progress since step `first`."""
@@ -435,7 +420,6 @@ class Model:
         return Progress.of_iteration(name, n * done, n * (target - first), seconds, columns)
 
     def _forget_scores(self) -> None:
-        """Forget what was best in another task, until the next evaluation."""
         if self._task_changed:
             self._scores = [UNKNOWN] * len(self.seeds)
 
@@ -455,15 +439,9 @@ class Model:
                 if begun is None:
                     self._forget_training(file)
                 else:
-                    resumes = begun.state
-                    for (phase, column), parts in begun.curves.items():
+                    resumes, curves = begun
+                    for (phase, column), parts in curves.items():
                         self._columns[phase][column] = parts
-                    if begun.changed:
-                        warnings.warn(
-                            f"{file.path}: its training was made with {begun.changed}; what "
-                            "follows may differ",
-                            stacklevel=3,
-                        )
             # The replay buffer's size must not depend on the length of a call of `learn`.
             how, room = self.spec.algorithm, self._most_stored()
             if not how.on_policy:
@@ -495,8 +473,7 @@ class Model:
     def _most_stored(self) -> int:
         """Capacity of a run's replay buffer, in transitions; 1 without a buffer.
 
-        The default capacity is reduced if it would not fit in memory, as with images as goals.  A
-        `buffer_size` that the user has set is never reduced.
+        Only the default is reduced, if it would not fit in memory, as with images as goals.
         """
         how, where = self.spec.algorithm, self.spec.environment
         wanted: int = getattr(how, "buffer_size", 1)
@@ -559,7 +536,6 @@ class Model:
         self._actors.clear()
 
     def _note(self, runs: Runs, phase: str, columns: Mapping[str, torch.Tensor]) -> None:
-        """Record the columns [run] of an iteration or an evaluation."""
         for name, value in runs.recorded(columns).items():
             self._columns[phase][name].append(value)
         if self._board is not None:
@@ -571,11 +547,9 @@ class Model:
             model.learn(50_000, callback=lambda model: model.call("set_level", 2))
 
         This reaches the instances of training and of `learn`'s evaluations, and the one whose
-        `compute_reward` relabels.  Rewards that are stored stay as they are, unless relabelled.
-        `evaluate`, `film` and a loaded model make new instances, in which it was not called.
-
-        The task may be another one then, so the scores of before are forgotten: from the next
-        iteration on, the latest parameters act until the next evaluation, with which `learn` ends.
+        `compute_reward` relabels; `evaluate`, `film` and a loaded model make new instances.  Stored
+        rewards stay as they are, unless relabelled.  The task may be another one then: scores are
+        forgotten, and the latest parameters act until the next evaluation, with which `learn` ends.
 
         Returns what it returned in training, by run and environment.
 
@@ -807,8 +781,8 @@ class Model:
             FileError: the file cannot be written.
             SpecError: `training`, but an error ended the training within an iteration.
         """
-        if training:
-            self._must_be_whole()
+        if training and self._torn:
+            raise SpecError(LEARNS if self._learns.locked() else TORN)
         # First, as a model that goes on from parameters alone begins anew.
         runs = self._started().state_dict() if training else None
         versions = versions_in_use(self.spec) if training else {}

@@ -4,7 +4,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import pandas as pd
@@ -88,26 +88,21 @@ def _environment_of(file: PolicyFile, env: Given | None) -> dict[str, Any]:
 
 def _must_be_as_in(file: PolicyFile, spec: CellSpec) -> None:
     """Raise SpecError if an environment has other actions, goals or observations than a file's."""
-    there, saved = spec.environment, file.saved
-    name, trained_in = called(there.id), file.values["environment"]["id"]
-    trained_for, choices = saved.get("choices"), list(there.choices)
-    if trained_for not in (None, choices):
-        raise SpecError(
-            f"env: {name} has actions of {choices or 'no'} choices, and the policies in "
-            f"{file.path}, trained in {trained_in}, of {trained_for or 'none'}"
-        )
-    trained_for, goal_size = saved.get("goal_size"), getattr(there, "goal_size", None)
-    if None not in (trained_for, goal_size) and trained_for != goal_size:
-        raise SpecError(
-            f"env: {name} has goals of {goal_size} numbers, and the policies in {file.path}, "
-            f"trained in {trained_in}, are for goals of {trained_for}"
-        )
-    trained_for = saved.get("keys")
-    if trained_for not in (None, list(there.keys)):
-        raise SpecError(
-            f"env: {name} has observations of {', '.join(there.keys)}, and the policies in "
-            f"{file.path}, trained in {trained_in}, are for {', '.join(trained_for)}"
-        )
+    there, trained_in = spec.environment, file.values["environment"]["id"]
+    parts: dict[str, tuple[str, Any]] = {
+        "choices": ("actions of {} choices", list(there.choices)),
+        "goal_size": ("goals of {} numbers", getattr(there, "goal_size", None)),
+        "keys": ("observations of {}", list(there.keys)),
+    }
+    for key, (what, own) in parts.items():
+        before = file.saved.get(key)
+        if None not in (before, own) and before != own:
+            words = (", ".join(map(str, x)) if isinstance(x, list) else x for x in (own, before))
+            now, then = (what.format(word or "no") for word in words)
+            raise SpecError(
+                f"env: {called(there.id)} has {now}, and the policies in {file.path}, trained in "
+                f"{trained_in}, are for {then}"
+            )
 
 
 def is_another_task(file: PolicyFile, spec: CellSpec) -> bool:
@@ -154,19 +149,14 @@ def _must_be_known(path: Path, name: str) -> None:
         )
 
 
-class Begun(NamedTuple):
-    """A training that a file's model goes on with."""
-
-    state: dict[str, Any]  # of its runs
-    curves: dict[tuple[str, str], list[NDArray[Any]]]  # by phase and column; none: the file's
-    changed: str  # packages whose versions are others now, in words
-
-
-def training_of(file: PolicyFile, spec: CellSpec) -> Begun | None:
+def training_of(
+    file: PolicyFile, spec: CellSpec
+) -> tuple[dict[str, Any], dict[tuple[str, str], list[NDArray[Any]]]] | None:
     """The training in a file, or in the checkpoint of an interrupted training beside it.
 
-    Returns None if there is none, or it is of other code, another specification or other runs.
-    Raises FileError if it is damaged.
+    Returns the state of its runs, and their curves by phase and column, none if they are the
+    file's.  None if there is no training, or it is of other code, another specification or other
+    runs.  Warns if packages have other versions now; raises FileError if it is damaged.
     """
     path, curves = file.path, dict[tuple[str, str], list[NDArray[Any]]]()
     try:
@@ -182,9 +172,15 @@ def training_of(file: PolicyFile, spec: CellSpec) -> Begun | None:
             for name, parts in saved["curves"].items():
                 phase, column = name.split("/")
                 curves[phase, column] = [part.numpy() for part in parts]
-        return Begun(state, curves, changed_versions(versions))
+        changed = changed_versions(versions)
     except MISFITS as error:
         raise FileError(f"{path}: its training is damaged: {reason(error)}") from error
+    if changed:
+        warnings.warn(
+            f"{file.path}: its training was made with {changed}; what follows may differ",
+            stacklevel=4,
+        )
+    return state, curves
 
 
 def curves_beside(file: PolicyFile, spec: CellSpec) -> pd.DataFrame | None:
