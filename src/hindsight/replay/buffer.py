@@ -1,16 +1,13 @@
 """A replay buffer with a run axis that relabels transitions when it samples them.
 
 Andrychowicz et al. (2017), Algorithm 1, store every transition k more times with other goals.  This
-buffer stores each transition once and relabels a sampled one with probability k / (k + 1).  Batches
-have the same distribution, and a transition gets a new goal every time it is sampled.
+buffer stores it once and relabels a sampled one with probability k / (k + 1).  Batches have the
+same distribution, and a transition gets a new goal every time it is sampled.
 
-A transition is one row of float32 on the device (`RowLayout`), so a batch is a single gather. In a
-row, numbers of another type, such as the bytes of a picture, stand as they are, four bytes to a
-column: the ring only copies them (`fields.Field` reads them). The host keeps, as integers, where
-each transition is and how many steps of its episode precede and follow it. Finding the goal of a
-later step is therefore integer arithmetic plus one more gather, however many transitions are
-stored. The arithmetic stays on the host because a GPU would need twenty kernel launches for it; the
-host waits for the GPU once per step, to learn which episodes have ended.
+A transition is one row of float32 on the device (`RowLayout`), so a batch is a single gather.  The
+bytes of other types fill columns as they are (`fields.Field` reads them).  The host keeps, as
+integers, how many steps of its episode precede and follow each transition, so a later step's goal
+takes integer arithmetic and one more gather; a GPU would need twenty kernel launches for it.
 
 The caller passes the random numbers, uniform in [0, 1): a run samples the same batches whether it
 trains alone or with others.
@@ -154,7 +151,6 @@ class Relabelling:
 
 
 def put(target: Any, where: Any, values: Any) -> None:
-    """Overwrite `target` by `values` where `where` is true: all NumPy arrays, or all tensors."""
     if isinstance(target, np.ndarray):
         np.copyto(target, values, where=where)
     else:
@@ -172,16 +168,13 @@ def draws(seeds: Sequence[int], index: int, size: tuple[int, ...]) -> Numbers:
 class ReplayBuffer:
     """Transitions [run, env, slot], of which only those of finished episodes are sampled.
 
-    All environments of all runs add a step at the same time.  The slots of an environment are a
-    ring: step p of the buffer is stored in slot p % n_slots.  When the first slot of an episode is
-    overwritten, the whole episode is dropped.  A longer episode than `longest` is stored in pieces
-    of at most half of the slots, as if a time limit had cut it.
+    All environments of all runs add a step at the same time, step p in slot p % n_slots.  When the
+    first slot of an episode is overwritten, the whole episode is dropped.  A longer episode than
+    `longest` is stored in pieces of at most half of the slots, as if a time limit had cut it.
 
     rows [run, env, slot, width]: the transitions.
     before, left [run, env, slot]: steps of the episode before this one, and to its end, with it.
     oldest [run, env]: number of the first step that is still stored.
-
-    All are contiguous, and the system provides their memory as they fill.
     """
 
     #: Bytes that a transition takes besides its row: `before` and `left`.
@@ -225,7 +218,6 @@ class ReplayBuffer:
         self._prepare()
 
     def clear(self) -> None:
-        """Forget every step."""
         shape = self.left.shape[:2]
         self.position = 0  # steps added so far
         self.elapsed = np.zeros(shape, np.int64)  # steps so far of the open episodes
@@ -476,7 +468,6 @@ class ReplayBuffer:
         )
 
     def select(self, runs: Tensor) -> None:
-        """Keep only the runs with these indices."""
         self.rows = self.rows[runs.to(self.device)]
         for name in ("before", "left", "elapsed", "oldest"):
             setattr(self, name, getattr(self, name)[runs.cpu().numpy()])

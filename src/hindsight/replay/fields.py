@@ -42,8 +42,7 @@ COLUMN = FLOAT.itemsize
 class Field:
     """One array of a transition: its public name, its columns in a row, its shape and types.
 
-    Its numbers stand in their columns as the bytes of the type `stored`, so a picture takes a byte
-    a number. `read` returns the type `dtype`.
+    Columns hold the bytes of the type `stored`: one a number for a picture. `read` returns `dtype`.
     """
 
     name: str
@@ -82,8 +81,7 @@ class Field:
 def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any, Any]]) -> dict[str, Field]:
     """Fields of these names, shapes, types and stored types; ValueError if a name is repeated.
 
-    Those of one stored type stand side by side: first float32, then from the largest numbers to
-    the smallest. A field begins at a column, or at an even one if its numbers have 8 bytes.
+    First float32, then from the largest numbers to the smallest, those of 8 bytes at even columns.
     """
     fields: dict[str, Field] = {}
     for name, shape, dtype, stored in parts:
@@ -154,10 +152,7 @@ def per_goal(name: str, function: Any, arguments: Sequence[Any], n: int) -> Rows
 
 
 class FieldBuffer(ABC):
-    """One learner's ring of transitions, in rows of named fields, with functions of its user's.
-
-    A subclass writes rows, and computes their outcomes with the user's functions.
-    """
+    """One learner's ring of transitions, in rows of named fields, with functions of its user's."""
 
     #: What messages call the argument `size`.
     size_name: ClassVar = "size"
@@ -238,7 +233,6 @@ class FieldBuffer(ABC):
         return self.ring.read(index, uniform, self._settled).numpy()
 
     def _settled(self, rows: Tensor, index: Index) -> tuple[Array, Array]:
-        """`_outcome` of a tensor's rows."""
         return self._outcome(rows.numpy(), index)
 
     def update_priorities(self, indexes: Any, td_errors: Any) -> None:
@@ -256,7 +250,6 @@ class FieldBuffer(ABC):
 
     @property
     def _prioritized(self) -> PrioritizedReplayBuffer:
-        """The ring; raises ValueError if it has no priorities."""
         if not isinstance(self.ring, PrioritizedReplayBuffer):
             raise ValueError("there are no priorities: the buffer was made with prioritized=False")
         return self.ring

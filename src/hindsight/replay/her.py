@@ -117,10 +117,7 @@ for _name in ("__getitem__", "get", "__contains__", "__iter__", "items", "keys",
 
 
 class Unwritten(threading.local):
-    """Empty infos that were given to functions, which wrote nothing into them.
-
-    Making new ones would take as long as a fifth of a sample.
-    """
+    """Empty infos that functions left empty: new ones would take as long as a fifth of a sample."""
 
     def __init__(self) -> None:
         self._infos: dict[type[dict[str, Any]], list[dict[str, Any]]] = {}
@@ -136,10 +133,7 @@ empty_infos = Unwritten()
 
 
 def method_of(env: Any, name: str) -> Callable[..., Any] | None:
-    """Find a method of an environment, through its wrappers; None if it has none.
-
-    Of a vector environment, this is the method of the first environment.
-    """
+    """Find a method of an environment, or of a vector environment's first; None if it has none."""
     if hasattr(env, "env_method"):  # a vector environment of Stable-Baselines3
         if not env.has_attr(name):
             return None
@@ -165,8 +159,8 @@ def takes_one(function: Callable[..., Any], goals: tuple[Array, Array, Sequence[
 
     goals: achieved and desired goals [n, ...] and infos [n], n > 0.
 
-    In another process, which a failure ends, this is not tried out: termination is asked for one
-    goal, as the environment does, and rewards for many, as long as these are as many.
+    In another process, which a failure ends, termination is asked for one goal, as the environment
+    does, and rewards for many, as long as these are as many.
     """
     n = batch_for(np.shape(goals[0])[1:])
     if isinstance(function, Elsewhere):
@@ -214,6 +208,12 @@ class HindsightReplayBuffer(FieldBuffer):
     #: What messages call the argument `copy_infos`, and what they advise instead of it.
     infos_name: ClassVar = "copy_infos"
     only_numbers: ClassVar = ", or keep only numbers with info_keys"
+    #: Whether an open episode ends where an observation does not follow the last one.
+    cuts_jumps = False
+    #: Whether an episode that is cut counts as terminated, instead of as cut by a time limit.
+    cuts_terminate = False
+    #: Whether functions get discrete goals as [n, 1], as in Stable-Baselines3, instead of [n].
+    goals_have_axis = False
 
     def __init__(
         self,
@@ -309,12 +309,6 @@ class HindsightReplayBuffer(FieldBuffer):
             key: (self.fields[key].columns, self.fields[f"next {key}"].columns)
             for key in self.parts
         }
-        #: Whether an open episode ends where an observation does not follow the last one.
-        self.cuts_jumps = False
-        #: Whether an episode that is cut counts as terminated, instead of as cut by a time limit.
-        self.cuts_terminate = False
-        #: Whether functions get discrete goals as [n, 1], as in Stable-Baselines3, instead of [n].
-        self.goals_have_axis = False
         #: [env], whether an episode goes on that was cut into pieces, because it filled the buffer.
         self._in_pieces = np.zeros(n_envs, bool)
         #: Names of functions that read infos of which nothing is kept.
@@ -329,8 +323,7 @@ class HindsightReplayBuffer(FieldBuffer):
     def set_env(self, env: Any) -> None:
         """Use this environment's `compute_reward` and `compute_terminated`, unless passed in.
 
-        A pickled or copied buffer has no environment until this is called.  ValueError if the
-        environment lacks these methods, or resets by itself.
+        A pickled or copied buffer needs it.  ValueError if it lacks them, or resets by itself.
         """
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         if mode not in (None, vector.AutoresetMode.DISABLED):
@@ -388,9 +381,9 @@ class HindsightReplayBuffer(FieldBuffer):
     ) -> None:
         """Add one step; of a vector environment, one step of each, with a leading axis [env].
 
-        `next_obs` is the observation after the action, even if the episode ends there; not the
-        first observation after a reset.  ValueError if a shape or type is wrong, a number is not
-        finite, or a key is missing; nothing is stored then, nor if a function of the user raises.
+        `next_obs` is the observation after the action, even if the episode ends there.  ValueError
+        if a shape or type is wrong, a number is not finite, or a key is missing; nothing is stored
+        then, nor if a function of the user raises.
         """
         ends = truth("terminated", terminated, self._before)
         over = truth("truncated", truncated, self._before) | ends
@@ -682,11 +675,7 @@ def _one_each(infos: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _of_one(infos: Mapping[str, Any], i: int) -> dict[str, Any]:
-    """The info of environment i of a gymnasium vector environment.
-
-    There, a key holds the values of all environments, and the key with an underscore before it
-    whether each has the key.
-    """
+    """The info of environment i of a gymnasium vector environment; `_key`: which have the key."""
     return {
         key: _of_one(value, i) if isinstance(value, Mapping) else value[i]
         for key, value in infos.items()
