@@ -71,9 +71,9 @@ def known_device(device: str) -> str:
 def prepare_process(device: str, threads: int = 1) -> None:
     """Configure this process for training: one PyTorch thread, no denormals, no memory trimming.
 
-    The networks are too small for a second thread in a matrix product to pay off; instead, the
-    compiled core trains `threads` runs at a time.  By default the C library returns large blocks to
-    the kernel and faults them in again for every minibatch, which takes a third of the time.
+    The networks are too small for a second thread in a matrix product to pay off.  By default the C
+    library returns large blocks to the kernel and faults them in again for every minibatch, which
+    takes a third of the time.
 
     Raises SpecError if another module has changed PyTorch's default type.
     """
@@ -107,11 +107,7 @@ class CellTraining:
     saved: float = field(default_factory=time.monotonic)  # when the last checkpoint was written
 
     def train(self) -> None:
-        """Train the missing runs and write the files; raises FileError, Interrupted.
-
-        Only one process at a time trains a cell; another one waits for it, then finds the cell
-        trained or continues from its checkpoint.
-        """
+        """Train the missing runs and write the files; of a cell, one process at a time."""
         record, how = self.record, self.execution
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):
@@ -181,10 +177,7 @@ class CellTraining:
         columns: dict[str, Tensor],
         which: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Append one row per run to the curves, then call the callbacks.
-
-        `which` [run] leaves out the other runs; callbacks see them as NaN.
-        """
+        """Append a row per run, or of those `which` [run]; callbacks see the others as NaN."""
         rows = runs.recorded(columns)
         if which is not None:
             rows = {name: values[which] for name, values in rows.items()}
@@ -224,10 +217,7 @@ def train_cell(
     """Train a cell, or what is left of it; returns the path of its curves.
 
     `tell` is called with the progress after every iteration, `callbacks` with all that is recorded.
-
-    Raises:
-        FileError: results cannot be written below `root`.
-        Interrupted: a signal asked to stop.
+    Raises FileError if results cannot be written, and Interrupted after a signal.
     """
     how = execution or Execution()
     import_code(spec)

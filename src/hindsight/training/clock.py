@@ -10,10 +10,9 @@ from hindsight.nn.numba_cache import seconds_compiling
 
 
 class Clock:
-    """Seconds of wall and CPU time of each run, [run] float64.
+    """Seconds of wall and CPU time of each run, [run] float64, without compilation.
 
-    Time that runs spend together is split equally among them; an update of only some runs, such as
-    those without relabelled copies, counts for these runs.  Compilation is excluded.
+    Time that runs spend together is split equally among them.
     """
 
     def __init__(

@@ -21,9 +21,8 @@ def as_arrow(values: np.ndarray) -> pa.Array:
 def write_curves(path: Path, curves: pa.Table, metadata: dict[str, Any]) -> None:
     """Write a cell's curves and their metadata as parquet.
 
-    Columns whose values repeat, such as success rates over a hundred episodes, are
-    dictionary-encoded.  Measurements and step counts are byte-stream split instead, because their
-    high bytes repeat; this is lossless and makes files 40 % smaller.
+    Columns whose values repeat are dictionary-encoded.  Measurements and step counts are
+    byte-stream split, because their high bytes repeat; this makes files 40 % smaller.
     """
     table = sealed(curves, json.dumps(metadata))
     measured = set()

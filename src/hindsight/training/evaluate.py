@@ -96,10 +96,7 @@ def evaluate_policy(
 def _settled(
     given: Mapping[str, Any], success: Success | None
 ) -> tuple[dict[str, Any], Success | None]:
-    """Parameters of an environment, and which steps succeed, from a training's settings.
-
-    Raises SpecError for what is given twice.
-    """
+    """An environment's parameters, and which steps succeed; SpecError for what is given twice."""
     own = dict(given)
     arguments = own.pop("kwargs", {})
     if not isinstance(arguments, Mapping):
@@ -178,8 +175,8 @@ def episode(
 ) -> tuple[float, int, float]:
     """Play one episode; returns its return, its steps, and success: 1 or 0, or NaN if unknown.
 
-    `environment` determines success if an info does not; `look` is called after the reset and after
-    every step.  Success is that of the last step, or with `any_success` that of any.
+    Success is that of the last step, or with `any_success` that of any; `environment` decides if an
+    info does not tell.  `look` is called after the reset and after every step.
     """
     obs, _ = env.reset(seed=seed)
     look()
@@ -213,10 +210,9 @@ def actor_of(
     env: gymnasium.Env[Any, Any],
     generator: torch.Generator | None = None,
 ) -> Actor:
-    """Return the policy of a run with parameters `row` [parameter] as a function of observations.
+    """Return the policy of a run with parameters `row` [parameter], with actions for `env`.
 
-    Actions in [-1, 1] are scaled to the action space of `env`.  `generator` samples actions as in
-    training; None: deterministic actions.
+    `generator` samples actions as in training; None: deterministic actions.
     """
     spaces, space = env.observation_space, env.action_space
     assert isinstance(spaces, Dict) and isinstance(space, Actions)

@@ -1,8 +1,4 @@
-"""Trained cells: whether their files are valid, and runs that another cell can reuse.
-
-A run does not depend on the runs beside it, so a cell with three seeds contains the runs of the
-cell that differs only in having two.
-"""
+"""Trained cells: whether their files are valid, and runs that another cell can reuse."""
 
 import json
 import platform
@@ -97,8 +93,8 @@ def changed_versions(recorded: dict[str, str]) -> str:
 def runs_to_reuse(root: Path, spec: CellSpec, device: str) -> TrainedRuns | None:
     """Find runs in a cell that differs only in its number of seeds, as many as possible.
 
-    Runs that other versions of packages trained, or another kind of device, are not taken: a cell
-    would hold two worlds, or two clocks.
+    A run does not depend on the runs beside it.  Those that other versions of packages trained, or
+    another kind of device, are not taken: a cell would hold two worlds, or two clocks.
     """
     beside = (root / "cells" / spec.name).parent.glob("*seeds*.parquet")
     there = {int(words[1]) for path in beside if (words := SEEDS.search(path.name))}

@@ -194,7 +194,6 @@ class OffPolicyRuns(Runs):
         return n_updates
 
     def _note(self, diagnostics: dict[str, Tensor]) -> None:
-        """Keep diagnostics [run, update] for the iteration's means."""
         for name, values in diagnostics.items():
             self._diagnostics[name].append(values)
 
@@ -238,10 +237,7 @@ class OffPolicyRuns(Runs):
         return enough and finished and steps % spec.train_freq == 0
 
     def _exploration(self, index: int, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Draw the policy's noise and uniform random actions, both [run, env, step, ...].
-
-        size: environments and steps.
-        """
+        """Draw the policy's noise and uniform random actions, both [run, env, step, ...]."""
         n_choices, each = self.env.n_choices, (*size, self.env.action_size)
         if n_choices:
             uniform = self.from_streams(

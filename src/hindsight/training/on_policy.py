@@ -1,7 +1,4 @@
-"""The on-policy training loop: collect a rollout, relabel it, estimate advantages, update.
-
-`OnPolicyRuns._iterate` does this once for all runs that share an axis.
-"""
+"""The on-policy training loop: collect a rollout, relabel it, estimate advantages, update."""
 
 import math
 from dataclasses import replace
@@ -323,9 +320,7 @@ def goal_movement(rollout: Rollout, task: Environment) -> dict[str, Tensor]:
 def success_counts(paths: Trajectories, any_step: bool = True) -> Tensor:
     """Count the trajectories that end in the rollout and succeed, and all that end, [2, run].
 
-    Also those that began before the rollout, though relabelling leaves these as they are.
-
-    A trajectory succeeds if the last step does or, with `any_step`, any.
+    Also those that began before it.  One succeeds if its last step does or, with `any_step`, any.
     """
     begins = torch.cat([torch.ones_like(paths.ends[..., :1]), paths.ends[..., :-1]], dim=-1)
     first = segment_starts(begins)

@@ -118,7 +118,7 @@ def read_policy(
     """Read the specification and the parameters [parameter] of one run of a policy file.
 
     `run` is a seed, by default the first; `named` the environment that the user has named, see
-    `specs.from_file`; `random` whether actions will be sampled, which published policies forbid.
+    `specs.from_file`; `random` whether actions will be sampled.
 
     Raises FileError if the file lacks the run, the run diverged, or actions cannot be sampled.
     """
@@ -136,10 +136,9 @@ def read_policy(
 
 
 def _in_named(file: PolicyFile, named: str | None) -> dict[str, Any]:
-    """Return a file's specification as plain values, in the environment that the user has named.
+    """A file's specification as plain values, in the environment that the user has named.
 
-    A program may have passed an object, or registered its environment itself: then the file does
-    not say which module registers it.
+    A program may have registered it by itself: then the file does not say which module does.
     """
     where = file.values.get("environment")
     trained_in = str(where.get("id")) if isinstance(where, dict) else ""

@@ -71,7 +71,7 @@ def every(interval: float, tell: Callable[[Any], None]) -> Callable[[Any], None]
 def display(stream: TextIO) -> Iterator[Callable[[Callable[[], Shown]], None]]:
     """Show a bar if `stream` is a terminal, otherwise a line every half minute.
 
-    Yields a function that takes a callable; it is called only when something is to be shown.
+    Yields a function of a callable, which is called only when something is to be shown.
     """
     if not stream.isatty():
         yield every(LINE_SECONDS, lambda look: print(look()[2], file=stream, flush=True))

@@ -24,11 +24,7 @@ class RecentEpisodes:
         self.any_success, self.reached = any_success, torch.zeros(runs, envs, dtype=torch.bool)
 
     def add(self, rewards: torch.Tensor, ended: torch.Tensor, success: torch.Tensor) -> None:
-        """Add the episodes that end in these steps [run, env, step].
-
-        `ended` and `success` are bool; an episode succeeds if its last step does, or with
-        `any_success` if any does.
-        """
+        """Add the episodes that end in these steps, [run, env, step]."""
         ended, success = ended.cpu(), success.cpu()
         if self.any_success:
             success = success.clone()

@@ -164,10 +164,7 @@ class Record:
                 for name, parts in self.columns.items()
                 if name.startswith(f"{phase}/")
             }
-            rows = len(next(iter(columns.values()), ()))
-            ends = len(phase) * np.arange(rows + 1, dtype=np.int32)
-            texts = [None, pa.py_buffer(ends), pa.py_buffer((phase * rows).encode())]
-            words = pa.Array.from_buffers(pa.string(), rows, texts)
+            words = pa.repeat(phase, len(next(iter(columns.values()), ())))
             phases.append(pa.table({"phase": words, **{x: as_arrow(columns[x]) for x in columns}}))
         table = pa.concat_tables([*phases, self.reused.table], promote_options="permissive")
         table = table.sort_by([(name, "ascending") for name in ("phase", "seed", "env_steps")])

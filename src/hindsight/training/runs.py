@@ -29,11 +29,7 @@ OF_RUNS = ("seeds", "perfect", "switched")
 
 
 class Runs(ABC):
-    """Runs of a cell that train together, and their full state for checkpoints.
-
-    A subclass implements a training loop: `_iterate` is one iteration, `policy` acts in
-    evaluations.
-    """
+    """Runs of a cell that train together, and their full state for checkpoints."""
 
     algorithm: Any  # the specification of the algorithm
     module: Any  # the algorithm (`algorithms.interface`)
@@ -140,7 +136,6 @@ class Runs(ABC):
 
     @property
     def within_budget(self) -> bool:
-        """Whether another iteration fits into the budget."""
         return self.env_steps + self.rollout_steps <= self.spec.steps
 
     @property
@@ -311,5 +306,4 @@ def runs_of(
     workers: int | None = None,
     rows: Tensor | None = None,
 ) -> Runs:
-    """Create untrained runs of a cell, in the loop of its algorithm; see `Runs`."""
     return resolve_name(spec.algorithm.loop)(spec, seeds, device, workers, rows)

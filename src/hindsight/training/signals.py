@@ -1,7 +1,4 @@
-"""Entropies of the samples an agent learns from.
-
-MEHER argues that an agent learns most when the entropy of its rewards is highest.
-"""
+"""Entropies of the samples an agent learns from, since MEHER argues by that of rewards."""
 
 import math
 

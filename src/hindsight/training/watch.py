@@ -47,10 +47,7 @@ class Filmed:
 
 
 def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
-    """Play evaluation episodes of predator-prey with a run's mean actions; returns positions.
-
-    `row`: [parameter].
-    """
+    """Play predator-prey with the mean actions of parameters `row` [parameter]."""
     policy, where = policy_of(spec, row[None]), cast(PredatorPreySpec, spec.environment)
     env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)
     seen = [env.state[0].clone()]
@@ -78,12 +75,9 @@ def film_policy(
 def film(
     spec: CellSpec, policy: torch.Tensor | Actor, episodes: int, seed: int = 0
 ) -> list[Filmed]:
-    """Play episodes with a run's mean actions and render them.
+    """Play and render episodes; FileError if that is impossible, or not without a screen.
 
-    `policy`: the run's parameters [parameter], or a function from observations to actions.
-
-    Raises:
-        FileError: the environment cannot be rendered, or not without a screen.
+    `policy`: a run's parameters [parameter], or a function from observations to actions.
     """
     where = spec.environment
     with warnings.catch_warnings():
@@ -124,12 +118,9 @@ def film(
 
 
 def choose_headless(env: gym.Env[Any, Any]) -> None:
-    """Make MuJoCo render without a screen: with MUJOCO_GL, or the first backend that works.
+    """If MuJoCo renders, let it do so without a screen: with MUJOCO_GL, or what works.
 
-    Does nothing for an environment that MuJoCo does not render.
-
-    Raises:
-        FileError: MUJOCO_GL, or without it every backend, fails.
+    Raises FileError if MUJOCO_GL, or without it every backend, fails.
     """
     bare = env.unwrapped
     parts = [bare, *(x for x in vars(bare).values() if isinstance(x, gym.Env))]
