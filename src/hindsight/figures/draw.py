@@ -65,8 +65,7 @@ def draw(
 ) -> list[Path]:
     """Draw figure `name` to `<out_stem>.<kind>` for each of these kinds; return the paths.
 
-    paper: it is 3.3 or 6.9 inches wide, without title and settings. `own`: looks and labels. `csv`:
-    write the numbers of its lines and bands, too.
+    paper: 3.3 or 6.9 inches wide, without title. `own`: looks and labels. `csv`: also its numbers.
     """
     drawing = style.Drawing(paper, own or OwnStyle())
     figure = figure_of(name, tables_root, drawing)
@@ -79,10 +78,7 @@ def draw(
 
 
 def own_style(path: Path, tables_root: Path) -> OwnStyle:
-    """Read a file of looks and labels for figures from these tables.
-
-    Raises SpecError for an invalid file, an unknown arm or an unknown palette.
-    """
+    """Read a file of looks and labels for figures from these tables; SpecError if it is invalid."""
     own = validated(OwnStyle, read_keys(path), f"{path}")
     plans = [read_plan(plan) for plan in tables_root.glob("*/plan.json")]
     known = {arm for plan in plans for arm in plan["arms"]} | style.WORDS.keys()
@@ -104,11 +100,8 @@ def draw_all(
 ) -> None:
     """Draw PNG files, each named after its figure, from a source's folder of tables.
 
-    episodes: the file that the figure of the environment is drawn from. `planned`: see `Making`.
-
-    Raises:
-        DamagedError: tables were changed after they were written.
-        FileError: the code is not the planned one, or code or tables changed meanwhile.
+    episodes: the file that the figure of the environment is drawn from. `planned`: see `Making`,
+    also for the errors that it raises.
     """
     specs = specs_of(path.name for path in tables.glob("*/"))
     sources = [made_from(specs[path.stem].experiment, tables, episodes) for path in out]

@@ -88,13 +88,9 @@ def fitted(spec: FigureSpec, entries: Sequence[Entry]) -> FigureSpec:
 
 
 def grid(tables: Tables, spec: FigureSpec, size: tuple[float, float] = PANEL) -> Grid:
-    """Return empty panels for a figure's entries in the plan.
+    """Return empty panels for a figure's entries in the plan; raise NoResults if it has none.
 
-    Panels of a row share y. All panels share x, except that tasks, and measures with different
-    limits, each have their own.
-
-    Raises:
-        NoResults: there are none.
+    Panels of a row share y. All share x, except tasks, and measures with different limits.
     """
 
     def is_alone(entry: Entry) -> bool:

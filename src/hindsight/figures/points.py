@@ -86,10 +86,7 @@ def _spreads(
 
 
 def along(tables: Tables, spec: FigureSpec) -> Figure:
-    """Draw means with intervals along the number `spec.x`.
-
-    In a panel of several conditions, each is a thin line behind their mean.
-    """
+    """Draw means with intervals along the number `spec.x`; thin lines are single conditions."""
     grid = panels.grid(tables, spec, WIDE if MEASURE in (spec.columns, *spec.rows) else PANEL)
     found = read(tables, grid)
     numbers = values(tables.plan, [e for p in grid.panels for e in p.entries], spec.x)
@@ -207,10 +204,7 @@ def _record(panel: Panel, line: str, x: str, points: Mapping[Any, Spread]) -> No
 
 
 def _best_and_never(tables: Tables) -> tuple[dict[tuple[str, str], dict[Any, Any]], set[Key]]:
-    """Return the rows of best_level.csv by arm and condition, and the cells that never learn.
-
-    Of those, the median run never reaches a return of 0.8.
-    """
+    """Return best_level.csv's rows by arm and condition; cells whose median never reaches 0.8."""
     best, summary = tables.read("best_level.csv"), tables.read("summary.csv")
     never = summary[summary["steps_to_0.8"].isna()] if len(summary) else summary
     rows = {(row["arm"], row["condition"]): row for row in best.to_dict("records")}

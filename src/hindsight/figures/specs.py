@@ -205,8 +205,7 @@ def made_from(experiment: str, tables: Path, episodes: Path) -> list[str]:
 def names_there(tables_root: Path) -> list[str]:
     """Return the names of the figures of all plans in `<tables_root>/<experiment>/`.
 
-    A copy of a folder, under a name of the user's, is none.  Raises ResultError for a file that is
-    no plan, or if there is nothing but copies.
+    Raises ResultError for a file that is no plan, or if all folders are copies, of other names.
     """
     from hindsight.analysis.summarise import ResultError, read_plan  # with SciPy: half a second
 

@@ -1,8 +1,7 @@
 """One style for all figures: the looks of arms, layout and saving.
 
-An arm has the same colour, line and marker in every figure, so that figures can be read in
-greyscale and by colour-blind readers. Swept values share a sequential palette, ordered by
-lightness. Figures are built without pyplot, and so without global state.
+An arm has one colour, line and marker in every figure, for greyscale and colour-blind readers.
+Swept values share a palette, ordered by lightness. Without pyplot, there is no global state.
 """
 
 import textwrap
@@ -144,10 +143,7 @@ _MARKERS = "^Dv<>ph8"
 
 
 def method_of(entry: Mapping[str, Any]) -> str:
-    """Return the method of an entry's arm.
-
-    It is the first in figures.yaml whose keys the arm has, or else the arm's own name.
-    """
+    """Return the first method in figures.yaml whose keys an entry's arm has, or the arm's name."""
     what = {name: entry[name] for name in ("role", "algorithm", "her")} | dict(entry["keys"])
     what |= dict.fromkeys(entry["level"], VARIED)
 

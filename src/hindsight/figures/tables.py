@@ -38,10 +38,9 @@ class Tables:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The plan with the entries of this fidelity.
+        """The plan with the entries of this fidelity, without an arm's repeated cells.
 
-        Repeated cells of an arm are left out: `final` has one copy, whatever k is, so its levels of
-        k are one cell.
+        `final` has one copy, whatever k is, so its levels of k are one cell.
         """
         entries = self._whole["entries"]
         first = {(e["arm"], e["condition"], e["cell"]): e for e in reversed(entries)}
@@ -176,11 +175,7 @@ def value(entry: Entry, facet: str) -> Any:
 
 
 def values(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> list[Any]:
-    """Return a facet's values in order.
-
-    Numbers ascend, arms are as planned, and conditions as in the papers; other values are in order
-    of appearance.
-    """
+    """Return a facet's values: numbers ascend, arms are as planned, conditions as in the papers."""
     if facet == "level":
         entries = sorted(entries, key=_rank)
     if facet in ("arm", "line"):

@@ -1,10 +1,7 @@
-"""Build the pages.
+"""Build the pages by templates, from one `Report`, which is read from files only.
 
 REPLICATION.md has the short answers, its appendix one file per experiment, and report.html contains
 everything and works offline.
-
-All pages are rendered by templates from one `Report`. It is read from files only: claims.json, each
-experiment's tables, the figures, the cells' metadata, and the page of deviations.
 """
 
 import json
@@ -26,9 +23,9 @@ from hindsight.figures.names import level_label, network_note
 from hindsight.figures.specs import DOCUMENT, ENDINGS, FIGURES, specs_of
 from hindsight.io.files import write_if_changed
 from hindsight.io.records import RECORD, read_record, record_of
-from hindsight.report import coverage, present, words
+from hindsight.report import present, words
+from hindsight.report.coverage import Provenance, collect, coverage
 from hindsight.report.html import Page, animation, link
-from hindsight.report.provenance import Provenance, collect
 from hindsight.report.words import MARKS
 from hindsight.specs.config import AUTHORS, HERO, MAIN_EXPERIMENT, PICTURE
 
@@ -156,7 +153,7 @@ def gather(
         source=tables.name,
         preset=_preset(plans),
         fidelities=[f for f in FIDELITIES if f in found],
-        coverage=coverage.coverage(plans, tables / "papers.json"),
+        coverage=coverage(plans, tables / "papers.json"),
         claims=claims,
         readings=sorted(readings, key=lambda reading: reading in FIDELITIES),
         chapters=[environment, *(_chapter(plan, tables, drawn, notes) for plan in plans)],
@@ -171,10 +168,7 @@ def gather(
 
 
 def read_claims(path: Path, drawn: Mapping[str, Picture] | None = None) -> list[Judged]:
-    """Read claims.json, which has a row per claim, fidelity and network.
-
-    drawn: figures by name.
-    """
+    """Read claims.json, with a row per claim, fidelity and network; `drawn`: figures by name."""
     verdicts: dict[str, dict[str, dict[str, Any]]] = {}
     for row in json.loads(path.read_text(encoding="utf-8")):
         own = verdicts.setdefault(row["claim"], {})
