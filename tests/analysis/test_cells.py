@@ -15,7 +15,7 @@ import pytest
 from hindsight.analysis.cells import ResultError, load_cell
 from hindsight.analysis.reduce import reduce_cell
 from hindsight.io.checksums import ABOUT, about, sealed
-from hindsight.report.provenance import collect
+from hindsight.report.coverage import collect
 from hindsight.specs.cell import hash_of
 from tests.analysis.synthetic import N_STEPS, specification, write_cell
 

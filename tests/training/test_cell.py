@@ -11,7 +11,7 @@ from hindsight.envs.predator_prey import PredatorPrey
 from hindsight.io.checkpoints import load
 from hindsight.io.checksums import about
 from hindsight.io.files import FileError
-from hindsight.report.provenance import _facts
+from hindsight.report.coverage import _facts
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.code import file_name
 from hindsight.specs.errors import EnvironmentFailure, SpecError
