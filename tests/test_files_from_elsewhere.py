@@ -25,7 +25,7 @@ from hindsight.io.files import DamagedError, FileError
 from hindsight.io.records import RECORD, Digests, Making
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.from_file import read_spec
-from hindsight.training.curves import write_curves
+from hindsight.training.finished import write_curves
 from hindsight.training.policies import initial_row, n_parameters
 from hindsight.training.policy_files import PolicyFile, read_policy
 from tests.analysis.synthetic import write_cell

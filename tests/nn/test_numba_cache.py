@@ -23,7 +23,7 @@ SRC = ROOT / "src"
 STEP = """
 import time
 import torch
-from hindsight.training.clock import Clock
+from hindsight.training.runs import Clock
 clock, began = Clock(1, torch.device("cpu")), time.process_time()
 import numpy as np
 from hindsight.algorithms import sac, sac_compiled

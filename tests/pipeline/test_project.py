@@ -28,7 +28,7 @@ from hindsight.specs.code import file_name
 from hindsight.specs.config import TRAINED, load
 from hindsight.specs.cost import seconds, wall_seconds
 from hindsight.specs.errors import PACKAGE, SpecError
-from hindsight.training.curves import write_curves
+from hindsight.training.finished import write_curves
 from tests.support.commands import in_copy, program
 from tests.support.configuration import ROOT
 from tests.training import small

@@ -26,8 +26,8 @@ from hindsight.specs.errors import validated
 from hindsight.specs.manifest import MANIFEST
 from hindsight.specs.plan import Plan
 from hindsight.training.cell import train_cell
-from hindsight.training.curves import write_curves
 from hindsight.training.evaluate import evaluate_policy
+from hindsight.training.finished import write_curves
 from hindsight.training.policies import initial_row
 from hindsight.training.policy_files import read_policy
 from tests.support import configuration

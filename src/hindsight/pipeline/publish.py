@@ -24,8 +24,7 @@ from hindsight.specs.config import EPISODES, MAIN_EXPERIMENT, PUBLISHED, TRAINED
 from hindsight.specs.from_file import cell_of
 from hindsight.specs.manifest import MANIFEST, read_manifest, verify
 from hindsight.specs.plan import Plan
-from hindsight.training.curves import write_curves
-from hindsight.training.finished import is_policy_of
+from hindsight.training.finished import is_policy_of, write_curves
 from hindsight.training.policies import acting_places
 
 

@@ -27,14 +27,15 @@ from hindsight.specs.code import identity_of
 from hindsight.specs.errors import SpecError
 from hindsight.specs.gymnasium import GymnasiumSpec, registered
 from hindsight.specs.own_code import versions_of
-from hindsight.training.curves import as_arrow, write_curves
 from hindsight.training.finished import (
     DIVERGED,
     NO_RUNS,
+    as_arrow,
     changed_versions,
     diverged_runs,
     runs_to_reuse,
     select_seeds,
+    write_curves,
 )
 from hindsight.training.runs import Runs, runs_of
 

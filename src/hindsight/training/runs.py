@@ -1,6 +1,7 @@
 """The common part of all training loops: a cell's runs, their environments and checkpoints."""
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -15,10 +16,9 @@ from hindsight.algorithms.interface import off_policy, on_policy
 from hindsight.envs.environment import Environment, make
 from hindsight.envs.step import Step
 from hindsight.io.checkpoints import shapes
-from hindsight.nn.numba_cache import ENABLED
+from hindsight.nn.numba_cache import ENABLED, seconds_compiling
 from hindsight.specs.cell import CellSpec
 from hindsight.streams import Purpose, stream
-from hindsight.training.clock import Clock
 from hindsight.training.policies import Policy, initial_row
 from hindsight.training.recent import WINDOW, RecentEpisodes
 
@@ -26,6 +26,48 @@ from hindsight.training.recent import WINDOW, RecentEpisodes
 EPISODES = ("return_mean", "success_rate", "episode_length")
 #: Lists [run] of `Runs` that a checkpoint keeps.
 OF_RUNS = ("seeds", "perfect", "switched")
+
+
+class Clock:
+    """Seconds of wall and CPU time of each run, [run] float64, without compilation.
+
+    Time that runs spend together is split equally among them.
+    """
+
+    def __init__(
+        self, runs: int, device: torch.device, elsewhere: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`elsewhere` returns the CPU seconds of other processes that work for the runs."""
+        self._elsewhere = elsewhere
+        self.wall, self.cpu = torch.zeros(2, runs, dtype=torch.float64)
+        self._device = device
+        self.start()
+
+    def start(self) -> None:
+        self._marks = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        wall, cpu = seconds_compiling()
+        return time.perf_counter() - wall, time.process_time() - cpu + self._elsewhere()
+
+    def lap(self, runs: Tensor) -> None:
+        """Attribute the time since `start` or the last lap to the runs with these indices."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        now = self._now()
+        runs = runs.cpu()
+        self.wall[runs] += (now[0] - self._marks[0]) / len(runs)
+        self.cpu[runs] += (now[1] - self._marks[1]) / len(runs)
+        self._marks = now
+
+    def select(self, runs: Tensor) -> None:
+        self.wall, self.cpu = self.wall[runs.cpu()], self.cpu[runs.cpu()]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"wall": self.wall, "cpu": self.cpu}
+
+    def load_state_dict(self, saved: dict) -> None:
+        self.wall, self.cpu = saved["wall"], saved["cpu"]
 
 
 class Runs(ABC):
