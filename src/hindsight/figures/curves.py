@@ -81,7 +81,6 @@ def _over_seeds(seeds: list[Array]) -> Curve:
 
 
 def _values_of(found: Mapping[tuple[Measure, Key], Curve], measure: Measure) -> Iterator[Array]:
-    """The values of every run of a measure's curves."""
     for (other, _), curve in found.items():
         if other == measure:
             yield from (run[:, 1] for run in curve.seeds)

@@ -31,7 +31,6 @@ must_agree("kind of figure", get_args(Kind), DRAWERS)
 
 
 def draw_spec(spec: FigureSpec, folder: Path, drawing: style.Drawing | None = None) -> Figure:
-    """Return the figure of a spec, from the tables in `folder`."""
     tables = Tables(folder, spec.fidelity)
     with style.styled(drawing):
         try:
@@ -41,7 +40,6 @@ def draw_spec(spec: FigureSpec, folder: Path, drawing: style.Drawing | None = No
 
 
 def figure_of(name: str, tables_root: Path, drawing: style.Drawing | None = None) -> Figure:
-    """Return figure `name` from `<tables_root>/<experiment>/`."""
     there = specs_of(path.name for path in sorted(tables_root.glob("*/")))
     return draw_spec(there[name], tables_root / there[name].experiment, drawing)
 

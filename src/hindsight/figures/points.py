@@ -272,7 +272,6 @@ def intervals(tables: Tables, spec: FigureSpec) -> Figure:
 
 
 def _draw_runs(ax: Axes, found: Values, places: Places, look: style.Look, aside: float) -> None:
-    """Draw every run of a line as a small tick."""
     for y, keys in places.items():
         x = [x for key in keys for x in found.get(key, ())]
         # With a colour each, ticks are drawn where they are, not at the nearest pixel.

@@ -116,7 +116,6 @@ class OwnStyle(Spec):
     _replaced: dict[str, str] = PrivateAttr(default_factory=dict)  # those of `labels` so far
 
     def label(self, text: str) -> str:
-        """What to write instead of a text."""
         if text in self.labels:
             self._replaced[text] = self.labels[text]
         return self.labels.get(text, text)
@@ -128,7 +127,6 @@ class OwnStyle(Spec):
 
     @property
     def unused(self) -> list[str]:
-        """The texts that no figure has had."""
         return [text for text in self.labels if text not in self._replaced]
 
 
@@ -140,8 +138,6 @@ class Method(LookSpec):
 
 
 class Document(Spec):
-    """The content of figures.yaml."""
-
     words: dict[str, str]
     measures: dict[str, Measure]
     keys: dict[str, dict[Literal["label", "symbol"], str]]

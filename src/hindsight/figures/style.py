@@ -112,15 +112,12 @@ def own_look(name: str, look: "Look") -> "Look":
 
 @dataclass(frozen=True)
 class Look:
-    """The look of an arm or a swept value."""
-
     colour: str
     line: Any = "-"
     marker: Any = "o"
     width: float = 1.5
 
     def drawn(self, **more: Any) -> dict[str, Any]:
-        """Return the arguments of matplotlib's lines."""
         look = {"color": self.colour, "linestyle": self.line, "marker": self.marker}
         return look | {"linewidth": self.width} | more
 

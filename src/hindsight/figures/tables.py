@@ -124,7 +124,6 @@ def by_condition(table: pd.DataFrame) -> dict[Key, pd.DataFrame]:
 
 
 def key_of(entry: Entry) -> Key:
-    """Return the key of an entry's rows in a table."""
     return str(entry["arm"]), level_text(entry["level"]), str(entry["condition"])
 
 
@@ -213,7 +212,6 @@ def called(facet: str, value: Any) -> str:
 
 
 def looks(plan: Mapping[str, Any], entries: Sequence[Entry], facet: str) -> dict[Any, Look]:
-    """Return the look of each value of the facet that separates lines."""
     found = values(plan, entries, facet)
     several = len({e["arm"] for e in entries}) > 1
     if facet == "arm" or (facet == "line" and several):

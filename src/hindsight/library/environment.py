@@ -76,7 +76,6 @@ def environment_values(
 
 
 def _must_be_given_once(task: type[EnvironmentSpec], names: Iterable[str]) -> None:
-    """Raise SpecError for a field of which these names, given in several places, have two."""
     fields = Counter(task.aliases.get(name, name) for name in names)
     if twice := [field for field, times in fields.items() if times > 1]:
         raise SpecError(f"{twice[0]} is given twice, perhaps under two names: give it once")

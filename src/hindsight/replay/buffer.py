@@ -58,7 +58,6 @@ def some(values: NDArray[np.bool_]) -> bool:
 
 
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
-    """Raise ValueError unless `value` is one of `known`."""
     if value not in known:
         raise not_allowed(name, repr(value), f"choose from {', '.join(known)}")
 

@@ -229,7 +229,6 @@ class FieldBuffer(ABC):
         return self._read(index[0], uniform[0, :, 1:]), weight, index[0]
 
     def _read(self, index: Index, uniform: Numbers) -> Rows:
-        """Read rows [sample, width] of transitions, partly relabelled; see `ReplayBuffer.read`."""
         return self.ring.read(index, uniform, self._settled).numpy()
 
     def _settled(self, rows: Tensor, index: Index) -> tuple[Array, Array]:

@@ -185,7 +185,6 @@ def takes_one(function: Callable[..., Any], goals: tuple[Array, Array, Sequence[
 
 
 def _of_one_goal(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns for one goal, a number."""
     *goals, info = arguments
     # A discrete goal is a Python number, as in the environment.
     return np.asarray(function(*(x if np.ndim(x) else x.item() for x in goals), info)).item()
@@ -553,7 +552,6 @@ class HindsightReplayBuffer(FieldBuffer):
         self._cut(np.ones(self.ring.n_envs, bool))
 
     def _cut(self, which: NDArray[np.bool_]) -> None:
-        """End the open episodes of environments `which` [env]."""
         ring = self.ring
         if self.cuts_terminate:
             last = ring.numpy_rows[0, :, (ring.position - 1) % ring.n_slots]

@@ -25,7 +25,6 @@ LEAST, MOST = 1e-200, 1e100
 
 
 def check_share(name: str, value: Any) -> None:
-    """Raise ValueError unless `value` is a number from 0 to 1."""
     if not isinstance(value, int | float | np.number | np.bool_) or not 0 <= value <= 1:
         raise not_allowed(name, repr(value), "it must lie in [0, 1]")
 
@@ -86,7 +85,6 @@ class SumTree:
 
     @property
     def leaves(self) -> NDArray[np.float64]:
-        """Values [run, leaf]."""
         return self.sums[:, self._leaves]
 
     def set(self, run: Index | int, leaf: Index, value: ArrayLike) -> None:

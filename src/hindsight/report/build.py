@@ -49,8 +49,6 @@ Notes = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that was drawn."""
-
     name: str
     experiment: str
     path: Path

@@ -102,8 +102,6 @@ def _absent(what: str, there: Sequence[str], whole: Iterable[str], name: Any) ->
 
 @dataclass(frozen=True)
 class Provenance:
-    """The origin of the cells on disk, all together."""
-
     cells: int
     runs: int
     steps: int

@@ -184,7 +184,6 @@ def _must_be_apart(where: str, spec: FigureSpec, experiment: Experiment) -> None
 
 
 def _share_a_task(arms: Sequence[Arm]) -> bool:
-    """Whether two of these arms are trained on the same task."""
     for one, other in combinations(arms, 2):
         if not one.tasks or not other.tasks or {*one.tasks} & {*other.tasks}:
             return True
@@ -290,7 +289,6 @@ def _must_be_measurable(
 
 
 def _foreign(experiment: Experiment) -> list[str]:
-    """The tasks of an experiment that are not predator-prey."""
     return [task for task, of in experiment.tasks.items()
             if of.get("id", PAPERS_ENVIRONMENT) != PAPERS_ENVIRONMENT]  # fmt: skip
 

@@ -276,7 +276,6 @@ def _must_be_seen(env: gymnasium.Env[Any, Any], by: Any) -> None:
 
 
 def _check_fit(spec: CellSpec, env: gymnasium.Env[Any, Any]) -> None:
-    """Raise SpecError unless the environment's observations and actions fit the policy."""
     where, spaces, actions = spec.environment, env.observation_space, env.action_space
     parts = spaces.spaces if isinstance(spaces, Dict) else {}
     sizes = {key: flatdim(parts[key]) for key in where.keys if key in parts}

@@ -108,7 +108,6 @@ class OffPolicyRuns(Runs):
         return lambda obs: self.module.act(self.state, self._seen(obs), self.algorithm)
 
     def _seen(self, obs: Tensor) -> Tensor:
-        """What the networks see of observations [run, n, obs]."""
         return obs if self.standardiser is None else self.standardiser(obs)
 
     def _abandon(self, episodes: Tensor) -> None:

@@ -31,7 +31,6 @@ def n_bounds(spec: CellSpec) -> int:
 
 
 def n_parameters(spec: CellSpec) -> int:
-    """Return the number of parameters of a run, without creating them."""
     return sum(agent_of(spec).sizes) + n_bounds(spec)
 
 

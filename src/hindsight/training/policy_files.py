@@ -104,7 +104,6 @@ class PolicyFile:
         return rows
 
     def must_draw(self) -> None:
-        """Raise FileError if the file lacks the parameters needed to sample actions."""
         if self.acts_only:
             raise FileError(
                 f"{self.path}: contains only the parameters for deterministic actions; random "

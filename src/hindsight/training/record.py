@@ -153,7 +153,6 @@ class Record:
 
     @property
     def _all_ended(self) -> list[dict[str, Any]]:
-        """How each run ended, reused runs first."""
         return self.reused.runs + self.ended
 
     def _table(self) -> pa.Table:

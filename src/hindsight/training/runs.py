@@ -257,7 +257,6 @@ class Runs(ABC):
 
     @property
     def _kept(self) -> dict[str, Any]:
-        """All objects with a run axis that a checkpoint keeps."""
         return {"env": self.env, "recent": self.recent, "clock": self.clock, **self.parts}
 
     def select(self, runs: Tensor) -> None:
