@@ -120,6 +120,7 @@ class Policy(nn.Module):
         return f"<policy of {self.name}>"
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """Return the actions [n, ...] for observations; see the class."""
         first = next(iter(self.shapes))
         alone = observations[first].ndim == len(self.shapes[first])
         given = {key: observations[key] for key in self.shapes}

@@ -217,6 +217,7 @@ class ReplayBuffer:
         self._prepare()
 
     def clear(self) -> None:
+        """Forget every step."""
         shape = self.left.shape[:2]
         self.position = 0  # steps added so far
         self.elapsed = np.zeros(shape, np.int64)  # steps so far of the open episodes
@@ -467,6 +468,7 @@ class ReplayBuffer:
         )
 
     def select(self, runs: Tensor) -> None:
+        """Keep only the runs with these indices."""
         self.rows = self.rows[runs.to(self.device)]
         for name in ("before", "left", "elapsed", "oldest"):
             setattr(self, name, getattr(self, name)[runs.cpu().numpy()])
