@@ -132,7 +132,7 @@ class Model:
         tensorboard_log: str | Path | None = None,
         **settings: Any,
     ) -> None:
-        """Create an untrained model; docs/from-stable-baselines3.md has that library's words.
+        """Create an untrained model; docs/from-stable-baselines3.md lists other words for settings.
 
         Args:
             env_or_policy: the environment, or "MultiInputPolicy" before it.
