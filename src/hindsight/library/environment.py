@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import Any
 
@@ -14,7 +14,6 @@ import gymnasium as gym
 
 import hindsight.envs  # noqa: F401  (registers the environments)
 from hindsight.envs.wrapper import GoalEnv
-from hindsight.specs.base import EnvironmentSpec
 from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
 from hindsight.specs.gymnasium import NAMESPACE, keep, limit_of
@@ -68,17 +67,14 @@ def environment_values(
     # Left out if not given, because a note states any limit that is found.
     steps = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     if env in ENVIRONMENTS:
-        _must_be_given_once(ENVIRONMENTS[env], given)
-        return {"id": env, **kwargs, **ENVIRONMENTS[env].by_field(steps)}
+        task = ENVIRONMENTS[env]
+        fields = Counter(task.aliases.get(name, name) for name in given)
+        if twice := [field for field, times in fields.items() if times > 1]:
+            raise SpecError(f"{twice[0]} is given twice, perhaps under two names: give it once")
+        return {"id": env, **kwargs, **task.by_field(steps)}
     if kwargs and "kwargs" in settings:
         raise SpecError("kwargs: the environment's arguments are given already, as env_kwargs")
     return {"id": env, "kwargs": kwargs, **steps}
-
-
-def _must_be_given_once(task: type[EnvironmentSpec], names: Iterable[str]) -> None:
-    fields = Counter(task.aliases.get(name, name) for name in names)
-    if twice := [field for field, times in fields.items() if times > 1]:
-        raise SpecError(f"{twice[0]} is given twice, perhaps under two names: give it once")
 
 
 def _of_instance(

@@ -225,9 +225,8 @@ class Model:
         workers: int | None,
     ) -> None:
         """Initialise a model of runs with these seeds and parameters `rows` [run, parameter]."""
-        device = known_device(str(device))
+        self.device = known_device(str(device))
         self.spec, self.seeds, self.evaluate_every = spec, seeds, evaluate_every
-        self.device = device
         self.workers = None if workers is None else count_of("workers", workers, 0)
         self._learns = threading.Lock()
         self._runs: Runs | None = None
@@ -242,8 +241,6 @@ class Model:
         #: Environment steps that each run has trained so far; of a file in `results/best`, until
         #: `learn` finds the checkpoint, those of its policies.
         self.num_timesteps = 0
-        #: Seconds of the evaluations of this call of `learn`.
-        self._test_seconds = 0.0
         #: Parameters [run, parameter], and success rate and mean return at the best evaluation.
         self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
         self._scores = [UNKNOWN] * len(self.seeds)
@@ -352,7 +349,7 @@ class Model:
             target = first + whole
             self._warn_before_learning(target)
             runs.spec = self.spec.model_copy(update={"steps": target})
-            self._test_seconds = 0.0
+            self._test_seconds = 0.0  # of the evaluations of this call
             tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
             stop = stack.enter_context(noticed([signal.SIGINT]))
             stack.enter_context(torch.enable_grad())  # whatever the caller is within
