@@ -14,7 +14,7 @@ from hindsight.algorithms import ppo_compiled as ppo
 from hindsight.io.checksums import about
 from hindsight.specs.cell import CellSpec
 from hindsight.specs.hindsight import HindsightSpec
-from hindsight.training import clock
+from hindsight.training import runs as loops
 from hindsight.training.cell import train_cell
 from hindsight.training.on_policy import OnPolicyRuns
 from hindsight.training.recent import WINDOW
@@ -206,7 +206,7 @@ def test_updates_with_and_without_hindsight_count_apart(monkeypatch):
         return update(agent, optimiser, samples, order, spec)
 
     fake = SimpleNamespace(perf_counter=lambda: now[0], process_time=lambda: 100 + 3 * now[0])
-    monkeypatch.setattr(clock, "time", fake)
+    monkeypatch.setattr(loops, "time", fake)
     monkeypatch.setattr(ppo, "collect", collect_slowly)
     monkeypatch.setattr(ppo, "update", update_slowly)
     rates = {1: [0.1, 0.1], 2: [0.1, 0.9], 3: [0.1, 0.1]}
