@@ -98,8 +98,10 @@ def draw_all(
 ) -> None:
     """Draw PNG files, each named after its figure, from a source's folder of tables.
 
-    episodes: the file that the figure of the environment is drawn from. `planned`: see `Making`,
-    also for the errors that it raises.
+    episodes: the file that the figure of the environment is drawn from. `planned`: see `Making`.
+
+    Raises DamagedError if tables were changed after they were written, and FileError if the code is
+    not the planned one, or code or tables changed meanwhile.
     """
     specs = specs_of(path.name for path in tables.glob("*/"))
     sources = [made_from(specs[path.stem].experiment, tables, episodes) for path in out]

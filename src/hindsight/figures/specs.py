@@ -201,7 +201,8 @@ def made_from(experiment: str, tables: Path, episodes: Path) -> list[str]:
 def names_there(tables_root: Path) -> list[str]:
     """Return the names of the figures of all plans in `<tables_root>/<experiment>/`.
 
-    Raises ResultError for a file that is no plan, or if all folders are copies, of other names.
+    Copies of folders, under other names, do not count.  Raises ResultError for a file that is no
+    plan, or if there is nothing but copies.
     """
     from hindsight.analysis.summarise import ResultError, read_plan  # with SciPy: half a second
 

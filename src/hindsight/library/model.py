@@ -545,8 +545,10 @@ class Model:
 
         This reaches the instances of training and of `learn`'s evaluations, and the one whose
         `compute_reward` relabels; `evaluate`, `film` and a loaded model make new instances.  Stored
-        rewards stay as they are, unless relabelled.  The task may be another one then: scores are
-        forgotten, and the latest parameters act until the next evaluation, with which `learn` ends.
+        rewards stay as they are, unless relabelled.
+
+        The task may be another one then, so the scores of before are forgotten: from the next
+        iteration on, the latest parameters act until the next evaluation, with which `learn` ends.
 
         Returns what it returned in training, by run and environment.
 

@@ -150,6 +150,7 @@ class Relabelling:
 
 
 def put(target: Any, where: Any, values: Any) -> None:
+    """Overwrite `target` by `values` where `where` is true: all NumPy arrays, or all tensors."""
     if isinstance(target, np.ndarray):
         np.copyto(target, values, where=where)
     else:

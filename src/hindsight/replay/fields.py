@@ -81,7 +81,8 @@ class Field:
 def laid_out(parts: Iterable[tuple[str, tuple[int, ...], Any, Any]]) -> dict[str, Field]:
     """Fields of these names, shapes, types and stored types; ValueError if a name is repeated.
 
-    First float32, then from the largest numbers to the smallest, those of 8 bytes at even columns.
+    Those of one stored type stand side by side: first float32, then from the largest numbers to
+    the smallest. A field begins at a column, or at an even one if its numbers have 8 bytes.
     """
     fields: dict[str, Field] = {}
     for name, shape, dtype, stored in parts:

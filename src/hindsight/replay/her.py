@@ -322,7 +322,8 @@ class HindsightReplayBuffer(FieldBuffer):
     def set_env(self, env: Any) -> None:
         """Use this environment's `compute_reward` and `compute_terminated`, unless passed in.
 
-        A pickled or copied buffer needs it.  ValueError if it lacks them, or resets by itself.
+        A pickled or copied buffer has no environment until this is called.  ValueError if the
+        environment lacks these methods, or resets by itself.
         """
         mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
         if mode not in (None, vector.AutoresetMode.DISABLED):
@@ -380,9 +381,9 @@ class HindsightReplayBuffer(FieldBuffer):
     ) -> None:
         """Add one step; of a vector environment, one step of each, with a leading axis [env].
 
-        `next_obs` is the observation after the action, even if the episode ends there.  ValueError
-        if a shape or type is wrong, a number is not finite, or a key is missing; nothing is stored
-        then, nor if a function of the user raises.
+        `next_obs` is the observation after the action, even if the episode ends there; not the
+        first observation after a reset.  ValueError if a shape or type is wrong, a number is not
+        finite, or a key is missing; nothing is stored then, nor if a function of the user raises.
         """
         ends = truth("terminated", terminated, self._before)
         over = truth("truncated", truncated, self._before) | ends

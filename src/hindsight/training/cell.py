@@ -71,9 +71,9 @@ def known_device(device: str) -> str:
 def prepare_process(device: str, threads: int = 1) -> None:
     """Configure this process for training: one PyTorch thread, no denormals, no memory trimming.
 
-    The networks are too small for a second thread in a matrix product to pay off.  By default the C
-    library returns large blocks to the kernel and faults them in again for every minibatch, which
-    takes a third of the time.
+    The networks are too small for a second thread in a matrix product to pay off; instead, the
+    compiled core trains `threads` runs at a time.  By default the C library returns large blocks to
+    the kernel and faults them in again for every minibatch, which takes a third of the time.
 
     Raises SpecError if another module has changed PyTorch's default type.
     """
@@ -107,7 +107,7 @@ class CellTraining:
     saved: float = field(default_factory=time.monotonic)  # when the last checkpoint was written
 
     def train(self) -> None:
-        """Train the missing runs and write the files; of a cell, one process at a time."""
+        """Train the missing runs and write the files, after any other process that does so."""
         record, how = self.record, self.execution
         lock = record.path("checkpoints", ".lock")
         with held(lock, f"cell {record.spec.name}", wait=True):

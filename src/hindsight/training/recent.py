@@ -24,7 +24,7 @@ class RecentEpisodes:
         self.any_success, self.reached = any_success, torch.zeros(runs, envs, dtype=torch.bool)
 
     def add(self, rewards: torch.Tensor, ended: torch.Tensor, success: torch.Tensor) -> None:
-        """Add the episodes that end in these steps, [run, env, step]."""
+        """Add the episodes that end in these steps, [run, env, step]; the last two are bool."""
         ended, success = ended.cpu(), success.cpu()
         if self.any_success:
             success = success.clone()

@@ -1,4 +1,4 @@
-"""Entropies of the samples an agent learns from, since MEHER argues by that of rewards."""
+"""Entropies of samples: MEHER argues that an agent learns most when that of rewards is highest."""
 
 import math
 
