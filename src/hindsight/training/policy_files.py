@@ -23,10 +23,6 @@ from hindsight.training.policies import acting_places, initial_row, n_bounds, n_
 
 #: The end of the name of a trained cell's file: the hashes of its specification and of the code.
 NAMED = re.compile(r"-([0-9a-f]{10})-([0-9a-f]{12})$")
-OF_ANOTHER = (
-    "holds another policy than its name says, such as a copy of another file; hindsight train with "
-    "--again makes it anew"
-)
 #: Marks files written by `Model.save`.
 FORMAT = "hindsight model 1"
 
@@ -85,7 +81,10 @@ class PolicyFile:
                 home = path.absolute().parent.parent
                 is_there = home.name == elsewhere and (home.parent / "cells").is_dir()
                 if not same or is_there:
-                    raise AnotherPolicyError(f"{path}: {OF_ANOTHER}")
+                    raise AnotherPolicyError(
+                        f"{path}: holds another policy than its name says, such as a copy of "
+                        "another file; hindsight train with --again makes it anew"
+                    )
         return cls(path, values, seeds, rows, acts_only, saved)
 
     def rows_of(self, spec: CellSpec) -> Tensor:

@@ -35,9 +35,6 @@ import_matplotlib()
 from matplotlib.animation import FFMpegWriter, PillowWriter  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
-#: MuJoCo's rendering backends that need no screen.
-HEADLESS = ("egl", "osmesa")
-
 
 @dataclass(frozen=True)
 class Filmed:
@@ -133,7 +130,7 @@ def choose_headless(env: gym.Env[Any, Any]) -> None:
         "import mujoco; context = mujoco.GLContext(64, 64); context.make_current(); "
         "mujoco.MjrContext(mujoco.MjModel.from_xml_string('<mujoco/>'), 100)"
     )
-    for way in [chosen] if chosen else HEADLESS:
+    for way in [chosen] if chosen else ["egl", "osmesa"]:
         environment = {**os.environ, "MUJOCO_GL": way, "PYOPENGL_PLATFORM": way}
         tried = subprocess.run(
             [sys.executable, "-c", trial], env=environment, capture_output=True, check=False
