@@ -241,6 +241,8 @@ class Model:
         #: Environment steps that each run has trained so far; of a file in `results/best`, until
         #: `learn` finds the checkpoint, those of its policies.
         self.num_timesteps = 0
+        #: Seconds of the evaluations of this call of `learn`.
+        self._test_seconds = 0.0
         #: Parameters [run, parameter], and success rate and mean return at the best evaluation.
         self._rows: dict[str, torch.Tensor] = {name: rows.clone() for name in ("best", "last")}
         self._scores = [UNKNOWN] * len(self.seeds)
@@ -349,7 +351,7 @@ class Model:
             target = first + whole
             self._warn_before_learning(target)
             runs.spec = self.spec.model_copy(update={"steps": target})
-            self._test_seconds = 0.0  # of the evaluations of this call
+            self._test_seconds = 0.0
             tell = stack.enter_context(show() if progress else nullcontext(lambda progress: None))
             stop = stack.enter_context(noticed([signal.SIGINT]))
             stack.enter_context(torch.enable_grad())  # whatever the caller is within
