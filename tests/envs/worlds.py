@@ -107,7 +107,7 @@ class Careless(Corridor):
 
     def __init__(self, does: str = "", when: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.does, self.when = does, when
+        self.does, self.when, self.process = does, when, os.getpid()
         self._do("init")
 
     def _do(self, when: str) -> None:
@@ -119,6 +119,8 @@ class Careless(Corridor):
             raise GeneratorExit("enough")
         if self.does == "raise":
             raise RuntimeError("it does not close")
+        if self.process != os.getpid():
+            print("a fork goes on", file=sys.stderr, flush=True)
         if self.does in FORKS and (child := os.fork()) == 0:
             if self.does == "fork":
                 os._exit(7)

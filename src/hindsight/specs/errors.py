@@ -5,8 +5,9 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,6 +75,17 @@ def _ending_forks(here: int) -> Iterator[None]:
                 print(status, file=sys.stderr, flush=True)
                 status = 1
             _os_exit(status or 0)
+
+
+def ends_forks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a third-party environment of which a fork of this process does not return."""
+
+    @wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _ending_forks(os.getpid()):
+            return method(*args, **kwargs)
+
+    return called
 
 
 @contextmanager

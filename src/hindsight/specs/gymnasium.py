@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 from hindsight import specs
 from hindsight.specs.base import MOST, NUMBER, EnvironmentSpec, Success
 from hindsight.specs.environments import ENVIRONMENTS
-from hindsight.specs.errors import EnvironmentFailure, SpecError, others_code
+from hindsight.specs.errors import EnvironmentFailure, SpecError, ends_forks, others_code
 from hindsight.specs.own_code import digest_of, home_of, note
 from hindsight.specs.robots import cache_joint_addresses
 from hindsight.specs.spaces import Actions, action_choices, policy_outputs
@@ -287,6 +287,8 @@ class GymnasiumSpec(EnvironmentSpec):
         if (unused := _spare.pop(_key(self.id, self.kwargs), None)) is not None:
             unused[1]()
         cache_joint_addresses(env)
+        for name in ("reset", "step"):
+            setattr(env, name, ends_forks(getattr(env, name)))
         env.close = partial(_close, env.close)  # type: ignore[method-assign]
         return env
 
