@@ -379,6 +379,8 @@ def test_an_instance_is_filmed_as_it_draws_itself(tmp_path):
     plain.metadata, plain.render_mode = {"render_modes": ["rgb_array"]}, "rgb_array"
     with pytest.raises(FileError, match="cannot be filmed: it has no render method"):
         small(plain, max_episode_steps=12).film(tmp_path / "c.gif")
+    with pytest.raises(FileError, match=r"must be a \.gif or \.mp4"):  # before it cannot be filmed
+        small(plain, max_episode_steps=12).film(tmp_path / "c.avi")
 
 
 class Uncopied(Corridor):

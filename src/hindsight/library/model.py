@@ -694,8 +694,9 @@ class Model:
         Raises:
             FileError: the file cannot be written, or the environment cannot be filmed.
         """
-        from hindsight.training.watch import animate, film
+        from hindsight.training.watch import animate, film, film_writer
 
+        film_writer(Path(path))  # refuses another format before any episode is played
         episodes = count_of("episodes", episodes)
         animate(film(self.spec, self._acting(run, which), episodes), Path(path))
         return Path(path)
