@@ -235,6 +235,22 @@ def test_a_process_that_an_environment_forks_ends_there(does, workers, capfd):
     assert "a fork goes on" not in said  # nor with the trial, in which it would fork again
 
 
+def test_a_fork_ends_where_only_one_instance_can_exist_too(monkeypatch, capfd):
+    monkeypatch.setattr(worlds.Careless, "only", True)
+    monkeypatch.setattr(worlds.Careless, "made", 0)
+    small("OneCareless-v0", seeds=1, workers=0).learn(60)
+    assert "a fork goes on" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_of_a_made_environment_is_one_of_its_own(again):
+    env = GymnasiumSpec(id="Level-v0").make()
+    env.reset(seed=0)
+    copied = again(env)
+    assert copied.step(env.action_space.sample())[0]["observation"].size
+    assert (copied.unwrapped.steps, env.unwrapped.steps) == (1, 0)
+
+
 def test_exits_are_allowed_again_afterwards():
     real = os._exit
     refused = pytest.raises(EnvironmentFailure, match=r"it called os\._exit\(3\)")

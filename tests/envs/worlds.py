@@ -105,9 +105,15 @@ FORKS = {"fork": 7, "fork that exits": 7, "fork that raises": 1, "fork that goes
 class Careless(Corridor):
     """It does something that ends or breaks its process, or what is built on it."""
 
+    #: Whether there can be only one instance, and how many were made.
+    only, made = False, 0
+
     def __init__(self, does: str = "", when: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.does, self.when, self.process = does, when, os.getpid()
+        if self.only and Careless.made:
+            raise OSError("only one")
+        Careless.made += 1
         self._do("init")
 
     def _do(self, when: str) -> None:
@@ -167,5 +173,8 @@ gym.register("Leftover-v0", Leftover, max_episode_steps=12)
 gym.register("Simulator-v0", Simulator, max_episode_steps=12)
 gym.register("OneEver-v0", lambda port: TimeLimit(Simulator(port=port), 12))
 gym.register("Careless-v0", Careless, max_episode_steps=12)
+gym.register(
+    "OneCareless-v0", lambda: TimeLimit(Careless(does="fork that goes on", when="step"), 12)
+)
 gym.register("Unlimited-v0", Corridor, max_episode_steps=10**9)
 gym.register("VeryLong-v0", Corridor, max_episode_steps=10**6)

@@ -127,10 +127,11 @@ class Making:
 
 def must_be_as_made(path: Path) -> None:
     """Raise FileError if a file, or the tables beside this record, are not as they were made."""
-    if _damaged(path):
+    if damaged := _damaged(path):
+        what = "these tables are" if path.name == RECORD else f"{damaged[0].name} is"
         raise FileError(
-            f"{path.parent}: these files are incomplete, or were changed after they were made; "
-            "make them again with the workflow"
+            f"{path.parent}: {what} incomplete, or changed after they were made; make them again "
+            "with the workflow"
         )
 
 
@@ -142,7 +143,7 @@ def _damaged(path: Path) -> list[Path]:
     found = read_record(record_of(path))
     made = found.get("outputs", {})
     elsewhere = {Path(name).parent.name for name in made} - {path.parent.name}
-    if path.name == RECORD and (elsewhere or not found):
+    if path.name == RECORD and (elsewhere or not made):
         return [path]
     beside = {path.with_name(Path(name).name): digest for name, digest in made.items()}
     return [file for file, digest in beside.items() if Digests()[str(file)] != digest]

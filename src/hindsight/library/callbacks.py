@@ -85,7 +85,7 @@ def _runs_now(runs: Runs, columns: Mapping[str, Tensor]) -> dict[int, Kept]:
 
 
 def _runs_in(path: Path, spec: CellSpec) -> dict[int, Kept]:
-    """Return a policy file's runs by seed; {} unless it is whole and of this cell's code."""
+    """Return a policy file's runs by seed; {} unless it is whole and of this code and packages."""
     with suppress(FileError, KeyError, TypeError, ValueError):
         saved = load(path)
         kept = zip(saved["rows"], saved["steps"], map(tuple, saved["scores"]), strict=True)

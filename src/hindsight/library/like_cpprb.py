@@ -357,7 +357,7 @@ class HindsightReplayBuffer(FieldBuffer):
 
 
 def _arrays(env_dict: Any, default: Any) -> Arrays:
-    """Shape and type of each array of `env_dict`; ValueError if invalid."""
+    """Shape and type of each array of `env_dict`, float32 unless given; ValueError if invalid."""
     if not isinstance(env_dict, Mapping):
         raise not_allowed("env_dict", repr(env_dict), "it must be a dictionary")
     arrays = {}

@@ -285,7 +285,8 @@ class Model:
 
         A run trains in whole iterations, so the number is rounded up.  A second call continues the
         training.  Linear schedules run from the very first step to the last step of this call.
-        Ctrl-C ends the call after the current iteration, with KeyboardInterrupt.
+        Ctrl-C ends the call after the current iteration, with KeyboardInterrupt; another call
+        continues.
 
         Warns if rounding adds more than a tenth, if no step is learned from yet, or if a loaded
         model's file has its parameters alone, without the state of the training.

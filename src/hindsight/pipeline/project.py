@@ -365,7 +365,7 @@ def must_run_this_code() -> None:
 
 
 def lock(name: str = ".lock", results: Path = TRAINED) -> AbstractContextManager[None]:
-    """Lock the pipeline, in results/ itself, which clones may share; FileError if it is locked."""
+    """The pipeline's lock, in results/, which clones may share; a held one raises FileError."""
     return held(results / name, f"the pipeline whose results are in {results.resolve()}")
 
 

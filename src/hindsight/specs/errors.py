@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,15 +76,13 @@ def _ending_forks(here: int) -> Iterator[None]:
             _os_exit(status or 0)
 
 
-def ends_forks(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a third-party environment of which a fork of this process does not return."""
+def ends_forks(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a third-party environment's method, from which a fork of this process does not return.
 
-    @wraps(method)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with _ending_forks(os.getpid()):
-            return method(*args, **kwargs)
-
-    return called
+    As `functools.partial` of that method, an environment can be copied and pickled.
+    """
+    with _ending_forks(os.getpid()):
+        return method(*args, **kwargs)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from hindsight.specs.environments import ENVIRONMENTS
 from hindsight.specs.errors import EnvironmentFailure, SpecError, ends_forks, others_code
 from hindsight.specs.own_code import digest_of, home_of, note
 from hindsight.specs.robots import cache_joint_addresses
-from hindsight.specs.spaces import Actions, action_choices, policy_outputs
+from hindsight.specs.spaces import Actions, action_choices, policy_inputs, policy_outputs
 
 #: Namespace of the ids under which objects given as environments are registered in a process.
 NAMESPACE = "given"
@@ -135,12 +135,14 @@ class GymnasiumSpec(EnvironmentSpec):
     @model_validator(mode="after")
     def _can_be_made(self) -> "GymnasiumSpec":
         limit, missing = registered(self.id).max_episode_steps, list[str]()
+        seen: Space[Any] | None = None
         self._kwargs_open_nothing()
         if self.max_episode_steps == limit:  # equal trainings share a name
             self._reset("max_episode_steps")
         if self.max_episode_steps is None and limit is None:
             with others_code(self.called):
                 env = self.make()
+                seen = env.observation_space
                 policy_outputs(self.called, env.action_space)
                 limit = limit_of(env) if _shows_each_step(env) else None
                 limit = limit or specs.trials().own_step_limit(env, self.called)
@@ -158,6 +160,8 @@ class GymnasiumSpec(EnvironmentSpec):
                 "evaluated before an episode ends: set a lower one, such as max_episode_steps=100"
             )
         try:
+            if seen is not None:  # making it again may take seconds
+                policy_inputs(self.called, seen)
             _ = self.facts
         except SpecError as error:
             missing.append(str(error))
@@ -269,7 +273,7 @@ class GymnasiumSpec(EnvironmentSpec):
             if not options and (spare := _spare.pop(_key(self.id, self.kwargs), None)) is not None:
                 again = replace(registered(self.id), entry_point=lambda **_: spare[0])
                 limit = self.max_episode_steps
-                return gym.make(again, disable_env_checker=True, max_episode_steps=limit)
+                return _guarded(gym.make(again, disable_env_checker=True, max_episode_steps=limit))
             if why := _outdated(self.id, error):
                 raise SpecError(why) from None
             unknown_key = isinstance(error, TypeError) and (
@@ -287,10 +291,15 @@ class GymnasiumSpec(EnvironmentSpec):
         if (unused := _spare.pop(_key(self.id, self.kwargs), None)) is not None:
             unused[1]()
         cache_joint_addresses(env)
-        for name in ("reset", "step"):
-            setattr(env, name, ends_forks(getattr(env, name)))
         env.close = partial(_close, env.close)  # type: ignore[method-assign]
-        return env
+        return _guarded(env)
+
+
+def _guarded(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """The environment, where what it forks ends with the call."""
+    for name in ("reset", "step"):
+        setattr(env, name, partial(ends_forks, getattr(env, name)))
+    return env
 
 
 def limit_of(env: gym.Env[Any, Any]) -> int | None:

@@ -44,7 +44,7 @@ class Filmed:
 
 
 def play_hunts(spec: CellSpec, row: torch.Tensor, episodes: int, seed: int = 0) -> list[Episode]:
-    """Play evaluation episodes with the mean actions of `row` [parameter]; returns positions."""
+    """Play hunts with the mean actions of predator-prey's `row` [parameter]; returns positions."""
     policy, where = policy_of(spec, row[None]), cast(PredatorPreySpec, spec.environment)
     env = make(where, [seed], episodes, torch.device("cpu"), evaluation=True)
     seen = [env.state[0].clone()]
