@@ -377,6 +377,8 @@ class ReplayBuffer:
 
     def gather(self, index: Index) -> Tensor:
         """Copy the rows [..., width] of the transitions `index` [...]."""
+        if self.device.type == "cpu":  # in half the time of `index_select`
+            return torch.from_numpy(self._native(self._flat_rows).take(index, axis=0))
         rows = self._flat_rows.index_select(0, self._on_device(index.ravel()))
         return rows.view(*index.shape, self.row.width)
 
