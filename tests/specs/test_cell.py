@@ -20,6 +20,13 @@ def cell(**hindsight: Any) -> CellSpec:
     return validated(CellSpec, {"hindsight": hindsight})
 
 
+def test_a_budget_that_nobody_gave_is_no_shorter_than_a_rollout():
+    """As of a model, which `learn` gives one."""
+    wide = {"n_envs": 512, "n_steps": 2048}
+    assert validated(CellSpec, {"algorithm": wide}).steps == 512 * 2048
+    assert CellSpec().steps == 1_000_000
+
+
 @pytest.mark.parametrize(
     ("values", "named"),
     [

@@ -152,6 +152,8 @@ class CellSpec(Spec):
                 "hindsight copies only whole episodes within a rollout: set n_steps to "
                 f"{limit} or more"
             )
+        if "steps" not in self.model_fields_set:  # nobody gave a budget, as of a model
+            object.__setattr__(self, "steps", max(self.steps, how.iteration_steps))
         if self.steps < how.iteration_steps:
             raise ValueError(
                 f"steps {self.steps} is below one {'rollout' if how.on_policy else 'iteration'} of "
