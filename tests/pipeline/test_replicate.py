@@ -179,8 +179,9 @@ def test_verdicts_are_shown_only_of_this_configurations_tables(project, capsys, 
     for path, text in project.texts.items():
         write_if_changed(path, text)
     for name in project.experiments:
-        made_of = [str(project.plan_of(name))]
-        Making("tables", made_of).record(Path(project.tables_of(name)))
+        record, made_of = Path(project.tables_of(name)), [str(project.plan_of(name))]
+        write_if_changed(record.with_name("summary.csv"), "")
+        Making("tables", made_of).record(record, [record.with_name("summary.csv")])
     assert not shows(project)  # of unknown origin
     Making("claims", project.all_tables).record(claims)
     assert shows(project)
