@@ -218,7 +218,7 @@ def test_a_killed_job_leaves_nothing_old(project, asked, tmp_path, killed):
     assert not made.exists()
     drawn = in_copy(copy, "hindsight", "figures", figure, "--from", asked.tables, "--out", "talk")
     if killed == "summarise":  # its old tables may still lie there
-        assert drawn.returncode == 1 and "incomplete, or changed" in drawn.stdout
+        assert drawn.returncode == 1 and "not as the workflow made it" in drawn.stdout
         assert not (copy / "talk").exists()
     else:
         assert drawn.returncode == 0

@@ -128,11 +128,8 @@ class Making:
 def must_be_as_made(path: Path) -> None:
     """Raise FileError if a file, or the tables beside this record, are not as they were made."""
     if damaged := _damaged(path):
-        what = "these tables are" if path.name == RECORD else f"{damaged[0].name} is"
-        raise FileError(
-            f"{path.parent}: {what} incomplete, or changed after they were made; make them again "
-            "with the workflow"
-        )
+        where = path.parent if path.name == RECORD else damaged[0]
+        raise FileError(f"{where}: is not whole, or not as the workflow made it; run that again")
 
 
 def _damaged(path: Path) -> list[Path]:
